@@ -13,6 +13,7 @@ pub mod outcome;
 pub mod positions;
 pub mod reply;
 pub mod round;
+pub mod txid;
 pub mod wire;
 
 pub use command::{
@@ -24,4 +25,5 @@ pub use outcome::{Outcome, Refusal};
 pub use positions::Positions;
 pub use reply::{Double, Reply};
 pub use round::{Ballot, Round};
+pub use txid::Txid;
 pub use wire::{Malformed, Reader, Wire};

@@ -243,6 +243,7 @@ mod tests {
             ring,
             expiry: None,
             once: None,
+            lock: None,
             value: None,
         });
         Message::Accept { key: Key::new(b"k"), round: round(number), chosen_k: 0, state }
@@ -279,6 +280,7 @@ mod tests {
                 ring,
                 expiry: None,
                 once: None,
+                lock: None,
                 value,
             })
         };

@@ -207,7 +207,7 @@ pub fn on_remove(register: &mut Option<Register>, meta: &mut ShardMeta, round: R
     let Some(state) = held.state.as_ref().filter(|_| held.accepted == round) else { return false };
     // Whoever repeats a command must find that it ran.
     let remembers = state.has_once() && !mutation::is(Mutation::OnceCollected);
-    if !state.is_tombstone() || remembers {
+    if !state.is_tombstone() || remembers || state.has_lock() {
         return false;
     }
     if !mutation::is(Mutation::NoBallotFloor) {
@@ -237,7 +237,15 @@ mod tests {
     fn made_of(version: u64, value: Option<&'static str>, expiry: Option<Expiry>) -> State {
         let value = value.map(str::as_bytes);
         let ring = Ring::default();
-        State::new(&StateFields { version, mod_version: version, ring, expiry, once: None, value })
+        State::new(&StateFields {
+            version,
+            mod_version: version,
+            ring,
+            expiry,
+            once: None,
+            lock: None,
+            value,
+        })
     }
 
     fn state(version: u64, value: Option<&'static str>) -> State {

@@ -72,6 +72,7 @@ mod tests {
             ring,
             expiry: None,
             once: None,
+            lock: None,
             value: None,
         })
     }

@@ -6,6 +6,7 @@ use types::{Ballot, Key, Loss, Shard};
 use super::instance::Core;
 use crate::cells::Cell;
 use crate::rmwpaxos::context::Cx;
+use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::record::register::Register;
 
 impl Core {
@@ -37,17 +38,19 @@ impl Core {
     }
 
     /// Ends the loss of a shard. Every register that the others hold is recovered, and their floors
-    /// stand for the rest. `number` is the highest ballot number that they have seen.
+    /// stand for the rest. `number` is the highest ballot number that they have seen. Their fences
+    /// hold here before this node votes again. [spec 8.4, point 5]
     pub(crate) fn end_loss(
         &mut self,
         cx: &mut Cx<'_>,
         shard: Shard,
         floors: (Ballot, u64),
-        number: u64,
+        (fences, number): (&Fences, u64),
     ) {
         self.raise_floors(cx, shard, floors);
         let meta = cx.metas.get_mut(shard);
         meta.saw(floors.0);
+        meta.fences.merge(fences);
         if meta.void {
             // A phase 1 that was completed with this node's promise was seen by one of the others
             // that answered.

@@ -186,6 +186,7 @@ mod tests {
             ring,
             expiry: None,
             once: None,
+            lock: None,
             value: Some(value),
         })
     }

@@ -11,6 +11,7 @@ use types::{
 };
 
 use super::delta::Delta;
+use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::record::register::{Countdown, Register};
 use crate::rmwpaxos::record::state::State;
 
@@ -101,6 +102,7 @@ pub struct Listing {
     pub next_hash: Option<u64>,
     pub floor_ballot: Ballot,
     pub floor_version: u64,
+    pub fences: Fences,
     /// Highest ballot number seen in the shard.
     pub number: u64,
 }
@@ -326,6 +328,7 @@ impl Wire for Listing {
         }
         self.floor_ballot.encode(out);
         put_varint(out, self.floor_version);
+        self.fences.encode(out);
         put_varint(out, self.number);
         put_varint(out, self.entries.len() as u64);
         for entry in &self.entries {
@@ -340,6 +343,7 @@ impl Wire for Listing {
         let next_hash = if flag(reader)? { Some(reader.u64()?) } else { None };
         let floor_ballot = Ballot::decode(reader)?;
         let floor_version = reader.varint()?;
+        let fences = Fences::decode(reader)?;
         let number = reader.varint()?;
         if number > Ballot::NUMBER_MAX {
             return Err(Malformed);
@@ -354,7 +358,7 @@ impl Wire for Listing {
                 state_len: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
             });
         }
-        Ok(Listing { entries, next_hash, floor_ballot, floor_version, number })
+        Ok(Listing { entries, next_hash, floor_ballot, floor_version, fences, number })
     }
 }
 

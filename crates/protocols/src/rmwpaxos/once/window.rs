@@ -91,7 +91,15 @@ mod tests {
 
     fn with_table(once: Option<&[u8]>) -> State {
         let (ring, expiry, value) = (Ring::default(), None, None);
-        State::new(&StateFields { version: 9, mod_version: 9, ring, expiry, once, value })
+        State::new(&StateFields {
+            version: 9,
+            mod_version: 9,
+            ring,
+            expiry,
+            once,
+            lock: None,
+            value,
+        })
     }
 
     fn holding(state: State, once_starts: Option<Box<Starts>>) -> Register {

@@ -7,6 +7,7 @@ use types::wire::put_varint;
 use types::{Ballot, Epoch, Loss, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
 
 use crate::rmwpaxos::once::starts::Starts;
+use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::record::state::{ExpiryId, State};
 use crate::uptime::Uptime;
 
@@ -225,6 +226,8 @@ pub struct ShardMeta {
     pub floor_ballot: Ballot,
     /// An absent register had at most this version. Never decreases.
     pub floor_version: u64,
+    /// Incarnations that are shut out of transactions. Told with the floors.
+    pub fences: Fences,
     /// No promise above this number was given before this was durable. [spec 9.8]
     pub ceiling: u64,
     /// These fields were lost: until they are recovered no register of the shard takes part, for
@@ -265,6 +268,7 @@ impl Wire for ShardMeta {
         put_varint(out, self.floor_version);
         put_varint(out, self.ceiling);
         out.push(u8::from(self.void) << u8::from(self.disbelieved));
+        self.fences.encode(out);
         if self.lost_at > Loss(0) {
             put_varint(out, u64::from(self.lost_at.0));
         }
@@ -283,9 +287,10 @@ impl Wire for ShardMeta {
         if ceiling > Ballot::NUMBER_MAX {
             return Err(Malformed);
         }
+        let fences = Fences::decode(reader)?;
         let lost_at = if reader.is_empty() { Loss(0) } else { lost_at(reader)? };
         let fields = ShardMeta { floor_ballot, floor_version, ceiling, ..ShardMeta::default() };
-        Ok(ShardMeta { void, disbelieved, lost_at, ..fields })
+        Ok(ShardMeta { void, disbelieved, lost_at, fences, ..fields })
     }
 }
 
@@ -319,6 +324,7 @@ mod tests {
             ring: Ring::default(),
             expiry: Some(Expiry { id, ttl, ends: ttl.ends(Millis(700)).expect("it expires") }),
             once: None,
+            lock: None,
             value: Some(b"v"),
         });
         Register {
@@ -375,6 +381,7 @@ mod tests {
                     ends: Millis(u64::MAX),
                 }),
                 once: Some(&table),
+                lock: None,
                 value: Some(&value),
             })
         };
@@ -397,19 +404,21 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_shard_are_as_they_were_where_nothing_was_lost() {
+    fn fields_of_a_shard_come_back() {
         for void in [false, true] {
             let mut old = ballot(7).to_bytes();
             put_varint(&mut old, 300);
             put_varint(&mut old, 512);
-            old.push(u8::from(void));
+            old.extend([u8::from(void), 0]);
             let floor_ballot = ballot(7);
             let fields =
                 ShardMeta { floor_ballot, floor_version: 300, ceiling: 512, ..Default::default() };
             let fields = ShardMeta { void, ..fields };
             assert_eq!(ShardMeta::from_bytes(&old), Ok(fields.clone()));
             assert_eq!(fields.to_bytes(), old);
-            let lost = ShardMeta { void, disbelieved: void, lost_at: Loss(200), ..fields };
+            let mut fences = Fences::default();
+            fences.raise(NodeId(3), Incarnation(7));
+            let lost = ShardMeta { void, disbelieved: void, lost_at: Loss(200), fences, ..fields };
             assert_eq!(ShardMeta::from_bytes(&lost.to_bytes()), Ok(lost));
         }
     }

@@ -6,7 +6,7 @@ use base::Millis;
 use triomphe::ThinArc;
 use types::limits::RECORD_LEN_MAX;
 use types::wire::{put_blob, put_varint};
-use types::{Ballot, Malformed, Reader, TimeToLive, Wire};
+use types::{Ballot, Malformed, Reader, TimeToLive, Txid, Wire};
 
 use crate::rmwpaxos::once::table::{self, TABLE_LEN_MAX};
 
@@ -43,8 +43,23 @@ pub struct StateFields<'a> {
     pub expiry: Option<Expiry>,
     /// The bytes of the table of commands that are safe to repeat; `None`: it is empty.
     pub once: Option<&'a [u8]>,
+    /// A transaction holds the key. Transitions that are not about locks keep it.
+    pub lock: Option<Lock<'a>>,
     /// `None`: a tombstone.
     pub value: Option<&'a [u8]>,
+}
+
+/// A transaction's hold on a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lock<'a> {
+    pub txid: Txid,
+    /// Key of the register, in the hidden keyspace, that records how the transaction ended. At most
+    /// [`LOCK_RECORD_LEN_MAX`] bytes.
+    pub record: &'a [u8],
+    /// The version of the state that the transaction locked.
+    pub version: u64,
+    /// The reset generation of the database in which it was taken.
+    pub generation: u64,
 }
 
 /// When a state's value is to vanish.
@@ -120,13 +135,18 @@ const HAS_VALUE: u8 = 1;
 const HAS_SPAN: u8 = 2;
 const HAS_DEADLINE: u8 = 4;
 const HAS_ONCE: u8 = 8;
-const FLAGS: u8 = HAS_VALUE | HAS_SPAN | HAS_DEADLINE | HAS_ONCE;
+const HAS_LOCK: u8 = 16;
+const FLAGS: u8 = HAS_VALUE | HAS_SPAN | HAS_DEADLINE | HAS_ONCE | HAS_LOCK;
 const EXPIRES: u8 = HAS_SPAN | HAS_DEADLINE;
 
-/// Bytes of a state without its value and its table, at most.
+/// Bytes of the key of a transaction's record, at most.
+pub const LOCK_RECORD_LEN_MAX: usize = 64;
+/// Bytes of a lock: its id, a blob, two numbers.
+const LOCK_LEN_MAX: usize = Txid::LEN + 10 + LOCK_RECORD_LEN_MAX + 2 * 10;
+/// Bytes of a state without its value, its table and its lock, at most.
 const HEAD_LEN_MAX: usize = 128;
 /// Bytes of a state without its value, at most.
-pub(crate) const FIELDS_LEN_MAX: usize = HEAD_LEN_MAX + TABLE_LEN_MAX;
+pub(crate) const FIELDS_LEN_MAX: usize = HEAD_LEN_MAX + TABLE_LEN_MAX + LOCK_LEN_MAX;
 
 impl State {
     #[must_use]
@@ -197,6 +217,22 @@ impl State {
     }
 
     #[must_use]
+    pub fn has_lock(&self) -> bool {
+        self.0.header.header.flags & HAS_LOCK != 0
+    }
+
+    #[must_use]
+    pub fn lock(&self) -> Option<Lock<'_>> {
+        if !self.has_lock() {
+            return None;
+        }
+        let mut reader = Reader::new(self.part(usize::from(self.0.header.header.once_at)));
+        let lock = skip_table(self.0.header.header.flags, &mut reader)
+            .and_then(|()| Lock::decode(&mut reader));
+        Some(lock.expect("it was checked when it was made"))
+    }
+
+    #[must_use]
     pub fn fields(&self) -> StateFields<'_> {
         StateFields {
             version: self.version(),
@@ -204,6 +240,7 @@ impl State {
             ring: self.ring(),
             expiry: self.expiry(),
             once: self.once(),
+            lock: self.lock(),
             value: self.value(),
         }
     }
@@ -235,7 +272,8 @@ impl StateFields<'_> {
         };
         let value_flag = if self.value.is_some() { HAS_VALUE } else { 0 };
         let once_flag = if self.once.is_some() { HAS_ONCE } else { 0 };
-        let flags = value_flag | expiry_flag | once_flag;
+        let lock_flag = if self.lock.is_some() { HAS_LOCK } else { 0 };
+        let flags = value_flag | expiry_flag | once_flag | lock_flag;
         out.push(flags);
         put_varint(out, self.version);
         put_varint(out, self.version - self.mod_version);
@@ -248,6 +286,9 @@ impl StateFields<'_> {
         let once_at = out.len() as u8;
         if let Some(table) = self.once {
             put_blob(out, table);
+        }
+        if let Some(lock) = self.lock {
+            lock.encode(out);
         }
         if let Some(value) = self.value {
             put_blob(out, value);
@@ -292,8 +333,32 @@ impl Expiry {
     }
 }
 
+impl<'a> Lock<'a> {
+    /// `txid 22 · record · version · generation`
+    fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.record.len() <= LOCK_RECORD_LEN_MAX, "{} bytes", self.record.len());
+        self.txid.encode(out);
+        put_blob(out, self.record);
+        put_varint(out, self.version);
+        put_varint(out, self.generation);
+    }
+
+    fn decode(reader: &mut Reader<'a>) -> Result<Lock<'a>, Malformed> {
+        let txid = Txid::decode(reader)?;
+        let record = reader.blob(LOCK_RECORD_LEN_MAX)?;
+        Ok(Lock { txid, record, version: reader.varint()?, generation: reader.varint()? })
+    }
+}
+
+fn skip_table(flags: u8, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    if flags & HAS_ONCE != 0 {
+        reader.blob(TABLE_LEN_MAX)?;
+    }
+    Ok(())
+}
+
 /// `flags u8 · version · version - mod_version · runs u8 · (count u8, ballot)* · [expiry] · [table]
-/// · [value]`, numbers LEB128.
+/// · [lock] · [value]`, numbers LEB128.
 impl Wire for State {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0.slice);
@@ -315,6 +380,9 @@ impl Wire for State {
         let once_at = at(reader);
         if flags & HAS_ONCE != 0 {
             table::check(reader.blob(TABLE_LEN_MAX)?)?;
+        }
+        if flags & HAS_LOCK != 0 {
+            Lock::decode(reader)?;
         }
         let value_len = if flags & HAS_VALUE != 0 { reader.blob(RECORD_LEN_MAX)?.len() } else { 0 };
         let end = at(reader);
@@ -370,6 +438,20 @@ pub(crate) mod tests {
             .prop_map(|(n, node, inc)| Ballot::new(Epoch(1), n, NodeId(node), Incarnation(inc)))
     }
 
+    /// Locks, and their records beside them.
+    fn locks() -> impl Strategy<Value = Option<(Lock<'static>, Vec<u8>)>> {
+        let record = proptest::collection::vec(any::<u8>(), 0..=LOCK_RECORD_LEN_MAX);
+        let numbers = (any::<u64>(), 1..4_u16, 0..3_u32, any::<u64>());
+        let lock = (numbers, record, any::<u64>(), any::<u64>());
+        proptest::option::of(lock).prop_map(|found| {
+            found.map(|((start, node, incarnation, counter), record, version, generation)| {
+                let (node, incarnation) = (NodeId(node), Incarnation(incarnation));
+                let txid = Txid { start, node, incarnation, counter };
+                (Lock { txid, record: b"", version, generation }, record)
+            })
+        })
+    }
+
     pub(crate) fn states() -> impl Strategy<Value = State> {
         let ttl = prop_oneof![
             (any::<u64>(), any::<u64>())
@@ -385,13 +467,15 @@ pub(crate) mod tests {
         });
         let value = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40));
         let births = proptest::collection::vec(ballots(), 0..9);
-        (any::<u64>(), any::<u64>(), births, expiry, table::tests::tables(), value).prop_map(
-            |(version, back, births, expiry, once, value)| {
+        let numbers = (any::<u64>(), any::<u64>());
+        (numbers, births, expiry, table::tests::tables(), locks(), value).prop_map(
+            |((version, back), births, expiry, once, lock, value)| {
                 let mut ring = Ring::default();
                 births.into_iter().for_each(|birth| ring.push(birth));
                 let mod_version = version - back.min(version);
                 let (once, value) = (once.as_deref(), value.as_deref());
-                State::new(&StateFields { version, mod_version, ring, expiry, once, value })
+                let lock = lock.as_ref().map(|(lock, record)| Lock { record, ..*lock });
+                State::new(&StateFields { version, mod_version, ring, expiry, once, lock, value })
             },
         )
     }
@@ -400,7 +484,10 @@ pub(crate) mod tests {
         #[test]
         fn bytes_come_back(state in states()) {
             prop_assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state.clone()));
-            prop_assert_eq!(State::new(&state.fields()), state);
+            prop_assert_eq!(State::new(&state.fields()), state.clone());
+            let free = State::new(&StateFields { lock: None, ..state.fields() });
+            prop_assert_eq!(free == state, !state.has_lock(), "a lock is part of the bytes");
+            prop_assert_eq!(free.lock(), None);
         }
 
         #[test]
@@ -411,6 +498,35 @@ pub(crate) mod tests {
             let _ = State::from_bytes(&bytes);
             let _ = State::from_bytes(&bytes[..at]);
         }
+    }
+
+    #[test]
+    fn absent_lock_costs_no_byte() {
+        let txid = Txid { start: 9, node: NodeId(2), incarnation: Incarnation(3), counter: 4 };
+        let lock = Lock { txid, record: b"record", version: 7, generation: 1 };
+        let fields = StateFields {
+            version: 7,
+            mod_version: 7,
+            ring: Ring::default(),
+            expiry: None,
+            once: None,
+            lock: None,
+            value: Some(b"value"),
+        };
+        let free = State::new(&fields);
+        assert_eq!(free.bytes(), b"\x01\x07\x00\x00\x05value");
+        let locked = State::new(&StateFields { lock: Some(lock), ..fields });
+        assert_eq!((locked.lock(), locked.value()), (Some(lock), Some(&b"value"[..])));
+        assert_eq!(locked.bytes()[0], HAS_VALUE | HAS_LOCK);
+        assert_eq!(locked.bytes().len(), free.bytes().len() + Txid::LEN + 7 + 2);
+    }
+
+    #[test]
+    fn unknown_flag_is_malformed() {
+        let mut bytes = b"\x01\x07\x00\x00\x05value".to_vec();
+        assert!(State::from_bytes(&bytes).is_ok());
+        bytes[0] |= 32;
+        assert_eq!(State::from_bytes(&bytes), Err(Malformed));
     }
 
     fn births(numbers: &[u64]) -> Vec<Ballot> {

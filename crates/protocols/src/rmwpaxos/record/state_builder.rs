@@ -198,8 +198,8 @@ impl<'a> StateBuilder<'a> {
             Some(table) if self.table_changed => table.encode(version, birth).map(Cow::Owned),
             _ => self.base.and_then(State::once).map(Cow::Borrowed),
         };
-        let once = table.as_deref();
-        State::new(&StateFields { version, mod_version, ring, expiry, once, value })
+        let (once, lock) = (table.as_deref(), self.base.and_then(State::lock));
+        State::new(&StateFields { version, mod_version, ring, expiry, once, lock, value })
     }
 }
 
@@ -212,6 +212,7 @@ pub fn nil(version: u64) -> State {
         ring: Ring::default(),
         expiry: None,
         once: None,
+        lock: None,
         value: None,
     })
 }

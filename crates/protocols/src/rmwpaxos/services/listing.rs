@@ -238,6 +238,7 @@ impl Lists {
             next_hash: scanned.next_hash,
             floor_ballot: meta.floor_ballot.max(meta.restart_floor),
             floor_version: meta.floor_version,
+            fences: meta.fences.clone(),
             number: meta.number,
         };
         let after: Ticket = after;

@@ -300,6 +300,7 @@ pub(super) fn the_same_bytes_under_another_round() -> Result<(), String> {
             ring,
             expiry: None,
             once: None,
+            lock: None,
             value,
         })
     };

@@ -22,4 +22,5 @@ mod repair;
 mod schedules;
 mod steps;
 mod strings;
+mod transactions;
 mod world;

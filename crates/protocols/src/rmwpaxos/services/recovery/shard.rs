@@ -6,6 +6,7 @@ use base::Nanos;
 use types::{Ballot, Key, NodeId};
 
 use crate::replicas::Replicas;
+use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::services::listing::Listings;
 
 /// A shard that has come no further for so long waits for answers that may never come, and others
@@ -19,6 +20,7 @@ pub(crate) struct ShardRecovery {
     pub(super) listings: Listings,
     pub(super) floor_ballot: Ballot,
     pub(super) floor_version: u64,
+    pub(super) fences: Fences,
     /// Highest ballot number that any of the others has seen in the shard.
     pub(super) number: u64,
     /// Listed and not begun, with the lengths of their states.

@@ -15,6 +15,7 @@ use crate::replicas::Places;
 use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::message::{Due, Listing, Message};
+use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::record::register::Register;
 use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 use crate::rmwpaxos::services::listing::Listings;
@@ -56,6 +57,7 @@ impl Recovery {
                 listings: Listings::default(),
                 floor_ballot: Ballot::ZERO,
                 floor_version: 0,
+                fences: Fences::default(),
                 number: 0,
                 pending: BTreeMap::new(),
                 begun: BTreeMap::new(),
@@ -94,6 +96,7 @@ impl Recovery {
         for listing in recovery.listings.counted(cx.replicas) {
             recovery.floor_ballot = recovery.floor_ballot.max(listing.floor_ballot);
             recovery.floor_version = recovery.floor_version.max(listing.floor_version);
+            recovery.fences.merge(&listing.fences);
             recovery.number = recovery.number.max(listing.number);
         }
         recovery.progressed_at = cx.now;
@@ -231,7 +234,7 @@ impl Recovery {
         let Some(recovery) = self.shards.remove(&shard) else { return };
         base::sometimes!("a forgotten shard is recovered");
         let floors = (recovery.floor_ballot, recovery.floor_version);
-        core.end_loss(cx, shard, floors, recovery.number);
+        core.end_loss(cx, shard, floors, (&recovery.fences, recovery.number));
         ranges.on_raised(cx, shard);
         self.void_answers(core, cx.now, shard);
         ranges.doubt(cx, shard, Places::MAX);
