@@ -1,10 +1,9 @@
 //! Decimal fractions as Redis counts them: x87 extended precision, 64 bits of mantissa.
 //!
 //! `INCRBYFLOAT` and `HINCRBYFLOAT` of Redis 7 read with `strtold`, add `long double`s and print
-//! `%.17Lf` without trailing zeros.
-//! On x86-64 that is IEEE 754 extended precision, which Rust lacks.
-//! Whole numbers emulate it here, exactly rounded, so each machine prints the text of redis-server.
-//! Only reading, adding and printing; as fast as a counter needs.
+//! `%.17Lf` without trailing zeros. On x86-64 that is IEEE 754 extended precision, which Rust
+//! lacks. Whole numbers emulate it here, exactly rounded, so each machine prints the text of
+//! redis-server. Only reading, adding and printing; as fast as a counter needs.
 
 use crate::unsigned::Unsigned;
 
