@@ -1,8 +1,7 @@
 //! The part inside the guest: it checks, reads and writes until the power goes.
 //!
 //! It reports its reads and leaves the judgement to the host, because it does not know earlier
-//! boots.
-//! It ends only on an error; then the guest's kernel stops, and the host sees that.
+//! boots. It ends only on an error; then the guest's kernel stops, and the host sees that.
 
 pub mod clients;
 pub mod cluster;
