@@ -57,7 +57,7 @@ impl Lab {
     /// # Errors
     /// When the system refuses; a partial network is removed again.
     pub fn build(nodes: usize, host: &Host) -> Result<Lab> {
-        sweep();
+        remove_leftovers();
         let name = format!("{NAME}{}", std::process::id());
         let dir = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
@@ -165,7 +165,7 @@ fn remove_namespace(name: &str) {
 }
 
 /// Removes namespaces and folders of killed runs.
-fn sweep() {
+fn remove_leftovers() {
     for name in left_behind(Path::new(NAMESPACES)) {
         remove_namespace(&name);
     }
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sweep_takes_only_names_of_ended_runs() {
+    fn leftovers_belong_to_ended_runs() {
         let folder = std::env::temp_dir().join(format!("chaos-test-{}", std::process::id()));
         let gone = format!("{NAME}4294967295-1");
         let own = format!("{NAME}{}", std::process::id());

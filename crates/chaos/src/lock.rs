@@ -2,8 +2,7 @@
 //! expired.
 //!
 //! Time is not modelled. The history has a [`LockInput::Expire`] for each token that may have held
-//! the lock.
-//! It is invoked at the earliest end of that hold, and never completed.
+//! the lock. It is invoked at the earliest end of that hold, and never completed.
 
 use checker::model::{Calls, MarksAfter, Model};
 
