@@ -1,17 +1,14 @@
 //! The price of in-place persistence beside a log, on three media: repeats section 6.2 of LOGLESS.
 //!
-//! Patterns write values of one length again and again, in each of the [`variants`].
-//! They append to a log in two steps, overwrite one value, or overwrite 100,000 values drawn by
-//! Zipf 0.9.
-//! For comparison run raw loops (copy, write back, fence), the product's store, and `libpmemlog` if
-//! installed.
-//! Machines are noisy, so patterns alternate in short slices, and ratios compare slices of one
-//! round.
-//! Each slice ends with a check of the written values.
+//! Patterns write values of one length again and again, in each of the [`variants`]. They append to
+//! a log in two steps, overwrite one value, or overwrite 100,000 values drawn by Zipf 0.9. For
+//! comparison run raw loops (copy, write back, fence), the product's store, and `libpmemlog` if
+//! installed. Machines are noisy, so patterns alternate in short slices, and ratios compare slices
+//! of one round. Each slice ends with a check of the written values.
 //!
 //! Persistent memory is emulated: a file on a memory file system, with the instructions for real
-//! hardware.
-//! The extra time of real hardware is not emulated. Results go to a table, a CSV file and plots.
+//! hardware. The extra time of real hardware is not emulated. Results go to a table, a CSV file and
+//! plots.
 
 mod bars;
 mod disk_store;

@@ -1,8 +1,7 @@
 //! `libpmemlog`, if installed, beside our own log: appends to a pool and rewinds a full one.
 //!
 //! On volatile memory the library flushes by `msync`, unless the environment has
-//! `PMEM_IS_PMEM_FORCE=1` when it is loaded.
-//! Then it uses the instructions for persistent memory.
+//! `PMEM_IS_PMEM_FORCE=1` when it is loaded. Then it uses the instructions for persistent memory.
 
 mod library;
 

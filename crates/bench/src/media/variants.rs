@@ -7,15 +7,14 @@
 //! | variant | fences per write | detected damage |
 //! |---|---|---|
 //! | [`Checksum`] | 1 | all of it, but for one case in 2^64 |
-//! | [`PopCount`] | 1, and the value's length is written twice | every torn write, every single bit |
-//! | [`TwoStep`], one header or several in rotation | 2 | none |
+//! | [`PopCount`] | 1; writes the value's length twice | every torn write, every single bit |
+//! | [`TwoStep`], one or more headers | 2 | none |
 //!
-//! A slot consists of whole cache lines, so no write of one register touches a line of another.
-//! The caller knows the sequence of the newest value, from reading or writing the slot.
-//! The store's slots are the checksum variant with a larger header (`storage::pmem`).
-//! There, batches say which versions may be torn; here, a version that does not verify counts as
-//! interrupted.
-//! After a crash, settle the memory before reading, as for the store.
+//! A slot consists of whole cache lines, so no write of one register touches a line of another. The
+//! caller knows the sequence of the newest value, from reading or writing the slot. The store's
+//! slots are the checksum variant with a larger header (`storage::pmem`). There, batches say which
+//! versions may be torn; here, a version that does not verify counts as interrupted. After a crash,
+//! settle the memory before reading, as for the store.
 
 mod checksum;
 mod popcount;

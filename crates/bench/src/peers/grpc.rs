@@ -1,10 +1,9 @@
 //! A load on etcd over gRPC: `KV.Put` and `KV.Range`. A client has as many outstanding calls as one
 //! of ours has commands in flight.
 //!
-//! HTTP/2 comes from `h2`; the two messages are small enough to be encoded by hand.
-//! Clients share a few connections, spread over the nodes, as etcd's client library and benchmark
-//! do.
-//! All runs on one thread.
+//! HTTP/2 comes from `h2`; the two messages are small enough to be encoded by hand. Clients share a
+//! few connections, spread over the nodes, as etcd's client library and benchmark do. All runs on
+//! one thread.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
