@@ -1,9 +1,8 @@
 //! Configurations that the search has proven dead.
 //!
 //! A configuration is the set of placed calls, the state reached, and the optional calls spent on
-//! it.
-//! Of two that differ only in spent calls, the one that spent fewer has all options of the other.
-//! So a configuration is dead when one that spent a subset is dead.
+//! it. Of two that differ only in spent calls, the one that spent fewer has all options of the
+//! other. So a configuration is dead when one that spent a subset is dead.
 //!
 //! Only abandoned configurations are kept. A search that never backtracks stores none.
 

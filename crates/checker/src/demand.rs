@@ -62,8 +62,9 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         self.blind[call]
     }
 
-    /// Whether no remaining call can use the state that a blind call leaves: wherever it stands, a
-    /// blind call must follow, or it is the last.
+    /// Whether no remaining call can use the state that a blind call leaves.
+    ///
+    /// Wherever it stands, a blind call must follow, or it is the last.
     pub(crate) fn is_useless(&self, call: usize) -> bool {
         self.blind[call] && self.unclear_count == 0 && {
             // For a blind call these are all the marks it leaves.

@@ -1,9 +1,8 @@
 //! Calls of clients, their times, and their outcomes.
 //!
 //! Times are `u64`: virtual nanoseconds, or any counter that never runs backwards between two
-//! causally related events.
-//! Operation A precedes operation B only if A responded strictly before B was invoked; equal times
-//! mean concurrent.
+//! causally related events. Operation A precedes operation B only if A responded strictly before B
+//! was invoked; equal times mean concurrent.
 //!
 //! A history is not synchronised: tests with threads keep it behind their own lock.
 

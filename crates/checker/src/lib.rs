@@ -1,8 +1,7 @@
 //! Histories and sequential specifications, independent of the other crates.
 //!
 //! A test records calls and their outcomes ([`History`]) and names a sequential specification
-//! ([`Model`]).
-//! A check looks for an order of the operations that explains every answer.
+//! ([`Model`]). A check looks for an order of the operations that explains every answer.
 //! [`linearizable::check`] uses real-time order, [`sequential::check`] program order.
 //! [`serializable::check`] judges transactions over several keys by their reads.
 //!

@@ -15,10 +15,9 @@
 //! - a configuration is abandoned when one that spent fewer optional calls was (`dead.rs`).
 //!
 //! The cuts on optional calls lose no verdict. Take an order that explains all answers with as few
-//! optional calls as possible.
-//! It never holds an optional call that does not matter to the next one, because dropping that call
-//! would leave a smaller such order.
-//! So the search tries every step of it, unless it finds another order first.
+//! optional calls as possible. It never holds an optional call that does not matter to the next
+//! one, because dropping that call would leave a smaller such order. So the search tries every step
+//! of it, unless it finds another order first.
 
 use crate::bitset::BitSet;
 use crate::dead::DeadConfigurations;

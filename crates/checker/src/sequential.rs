@@ -1,10 +1,8 @@
 //! Sequential consistency: one order, within each client's program order, explains every answer.
 //!
 //! Lamport, "How to Make a Multiprocessor Computer That Correctly Executes Multiprocess Programs"
-//! (1979).
-//! [`WriteOrder::RealTime`] is the promise of ZooKeeper: writes are linearizable, reads may be
-//! stale but never go back for one client.
-//! Hunt et al., "ZooKeeper" (2010), section 2.3.
+//! (1979). [`WriteOrder::RealTime`] is the promise of ZooKeeper: writes are linearizable, reads may
+//! be stale but never go back for one client. Hunt et al., "ZooKeeper" (2010), section 2.3.
 //!
 //! Program order is the order in which a client issued its calls, pipelined or not. A call of
 //! unknown outcome comes after its client's earlier calls; no call must come after it.

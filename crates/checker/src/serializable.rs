@@ -3,8 +3,8 @@
 //! The list-append method of Elle: Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from
 //! Experimental Observations" (VLDB 2020), with the anomalies of Adya, "Weak Consistency" (1999).
 //! Every element is appended once, so a read of a list names the transactions that made it, in
-//! their order.
-//! Precedences form a graph. A cycle in it is a violation, and its edges give the kind.
+//! their order. Precedences form a graph. A cycle in it is a violation, and its edges give the
+//! kind.
 //!
 //! The verdict is exact. All reads of a list are prefixes of the longest one.
 //! An append that no read shows comes after all shown appends, hence after every reader.

@@ -1,8 +1,8 @@
 //! The operations around a dead end, as a table with a line of time for each.
 //!
 //! ```text
-//!   op     client  time                              invoked    responded  call
-//!   #0     1       |---|                                   0           10  Write(1) -> Written          placed 1st
+//!   op  client  time      invoked  responded  call
+//!   #0  1       |---|           0         10  Write(1) -> Written  placed 1st
 //! ```
 
 use std::fmt;

@@ -1,9 +1,8 @@
 //! One key that holds a string or is absent, with the single-key string commands of Redis.
 //!
 //! Time to live is not modelled. Instead a test adds one [`KvInput::Expire`] for each value with a
-//! time to live.
-//! It is invoked at the earliest moment at which the value may vanish, and never completed.
-//! So it may take effect at any later point, or never.
+//! time to live. It is invoked at the earliest moment at which the value may vanish, and never
+//! completed. So it may take effect at any later point, or never.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! The graph of precedences.
 //!
 //! Nodes are the transactions that took effect and, for real time, the moments at which some
-//! responded.
-//! A moment follows its responses and the moment before it, and precedes later invocations.
-//! So real time costs a few edges for each transaction, not for each pair.
+//! responded. A moment follows its responses and the moment before it, and precedes later
+//! invocations. So real time costs a few edges for each transaction, not for each pair.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,9 @@
 //! The string key of one history: values that no call of the history can distinguish are equal.
 //!
-//! Calls see the content of a value only if some call looks for that content.
-//! A value that is no prefix of such a content can never become one: APPEND extends a value, and
-//! all other writes replace it.
-//! Of such a value only its length counts, and whether it is a number, if some call observes that.
-//! So histories with many appends of unknown outcome have few states.
+//! Calls see the content of a value only if some call looks for that content. A value that is no
+//! prefix of such a content can never become one: APPEND extends a value, and all other writes
+//! replace it. Of such a value only its length counts, and whether it is a number, if some call
+//! observes that. So histories with many appends of unknown outcome have few states.
 
 use std::collections::BTreeSet;
 use std::fmt;
