@@ -7,26 +7,25 @@
 //! The search visits each state once, so a search that ends by itself is exhaustive.
 //!
 //! # How it is made small and fast
-//! - *A node's step depends on that node alone.* States of one node are numbered, and each step
+//! - *A node's step depends on that node alone*. States of one node are numbered, and each step
 //!   from a state by an event runs once ([`table`]). A world is a few numbers, and its step is a
 //!   table lookup.
-//! - *Lost messages cost no state.* A message may stay under way for ever, and the world can go on
+//! - *Lost messages cost no state*. A message may stay under way for ever, and the world can go on
 //!   without it. Every check forbids an event, so a world without further events needs no check.
 //!   Hence every number of losses is in every world.
 //! - *A message without effect* stays where it is, for the same reason: the world without it has no
 //!   further options.
 //! - *A message that can have no effect any more* is dropped, once that is proven ([`dead`]).
 //! - *When every client has all its answers*, no outcome can change, and the path ends.
-//! - *Identity among equal things has no effect.* Messages under way are a sorted bag. Numbers that
+//! - *Identity among equal things has no effect*. Messages under way are a sorted bag. Numbers that
 //!   a protocol only compares ([`node`]) are replaced by ranks. Timers are forgotten once none may
 //!   fire any more.
 //! - Commands are numbered by client and position, not by the order of issue. A verdict needs only
 //!   the precedences between ends and issues, which are kept.
 //!
 //! Replicas and clients are not interchangeable: protocols tell them apart, because ballots are
-//! ordered by node.
-//! Visited worlds are known by 128 bits of hash, and so are states of nodes.
-//! Two of 10^8 worlds collide with a probability below 10^-22.
+//! ordered by node. Visited worlds are known by 128 bits of hash, and so are states of nodes. Two
+//! of 10^8 worlds collide with a probability below 10^-22.
 //!
 //! A flush completes at the end of a step: random runs cover the order of flushes and other events.
 //! A node's clock moves only when one of its own timers fires.

@@ -1,11 +1,9 @@
 //! The deterministic simulator: whole nodes in virtual time, everything from one seed.
 //!
 //! A run draws a world, a workload and faults from its seed ([`profile`]), plays it in two acts
-//! ([`run`]) and judges the clients' results ([`judge`]).
-//! It drives the same workers as the server, bit for bit; only time, network and media are
-//! simulated.
-//! It opens no socket, reads no clock and starts no thread, except that a [`campaign`] spreads
-//! seeds over cores.
+//! ([`run`]) and judges the clients' results ([`judge`]). It drives the same workers as the server,
+//! bit for bit; only time, network and media are simulated. It opens no socket, reads no clock and
+//! starts no thread, except that a [`campaign`] spreads seeds over cores.
 //!
 //! Start reading at [`world`].
 

@@ -1,9 +1,8 @@
 //! Links between nodes: draws the fate of each frame from the seed.
 //!
-//! Two kinds of network exist, one per run. On *datagrams* every frame travels alone.
-//! On *connections* a link is first in, first out, and a lost frame ends the connection with
-//! everything under way on it.
-//! The network does not read frames.
+//! Two kinds of network exist, one per run. On *datagrams* every frame travels alone. On
+//! *connections* a link is first in, first out, and a lost frame ends the connection with
+//! everything under way on it. The network does not read frames.
 
 use base::Prng;
 

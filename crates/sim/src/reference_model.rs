@@ -1,11 +1,10 @@
 //! Reference model of a node's storage: checks the answers of storage against the changes made.
 //!
-//! [`CheckedStore`] stands between a worker and its store on any medium.
-//! A load must return the newest record, or one put while the load was under way.
-//! After a crash it returns the last durable record or a later one.
-//! Only a worker that learned of a higher loss since it heard that a shard is forgotten may call
-//! the shard known.
-//! The model accepts any of several records that a crash may leave.
+//! [`CheckedStore`] stands between a worker and its store on any medium. A load must return the
+//! newest record, or one put while the load was under way. After a crash it returns the last
+//! durable record or a later one. Only a worker that learned of a higher loss since it heard that a
+//! shard is forgotten may call the shard known. The model accepts any of several records that a
+//! crash may leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};

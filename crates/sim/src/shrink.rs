@@ -2,10 +2,8 @@
 //! in the same way.
 //!
 //! Each reduction moves all other events, and a failure that needs an unlikely order disappears
-//! with that.
-//! So each smaller run is tried under several schedules.
-//! The effort is counted in events of the world, never in time, so the same failure always shrinks
-//! to the same run.
+//! with that. So each smaller run is tried under several schedules. The effort is counted in events
+//! of the world, never in time, so the same failure always shrinks to the same run.
 
 use crate::cuts::Cuts;
 use crate::faults::FaultSet;

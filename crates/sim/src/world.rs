@@ -1,10 +1,8 @@
 //! The world: whole nodes in virtual time, one event after the other.
 //!
 //! It plays the server's shell (turns, timers, frames, flushes), without clients, histories or
-//! rules.
-//! Everything is drawn from one seed, and events are ordered by (time, sequence), so a seed names
-//! one run.
-//! True time is nanoseconds from the start; nodes see only their own clocks.
+//! rules. Everything is drawn from one seed, and events are ordered by (time, sequence), so a seed
+//! names one run. True time is nanoseconds from the start; nodes see only their own clocks.
 
 mod agenda;
 mod links;

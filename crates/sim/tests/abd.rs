@@ -82,8 +82,8 @@ fn is_store(message: &Message) -> bool {
 /// An acknowledgement from before a loss of memory, in five nodes.
 ///
 /// A writer needs two nodes besides itself. The first acknowledges, forgets, and recovers from
-/// nodes without the write.
-/// So once the second has acknowledged, the value is at two members of five.
+/// nodes without the write. So once the second has acknowledged, the value is at two members of
+/// five.
 fn an_acknowledgement_from_before_a_loss() {
     let mut it = Scenario::<Abd>::new(5, Durability::Volatile);
     let old = it.write(1, "x", "old");

@@ -1,22 +1,18 @@
 //! Messages under way that can have no effect any more: worlds that differ only in them are one.
 //!
-//! The search guesses that a message is dead, and proves it afterwards.
-//! It records which states of a node follow from which (the *graph*), and which messages had an
-//! effect in which states.
-//! The next search drops a message that had no effect in its addressee's state nor in any later one
-//! of the graph.
-//! Afterwards each dropped message is delivered, for trial, in its state and in all that follow
-//! from it.
-//! If one has an effect, the guess was wrong: the effect is recorded, and the search runs again.
+//! The search guesses that a message is dead, and proves it afterwards. It records which states of
+//! a node follow from which (the *graph*), and which messages had an effect in which states. The
+//! next search drops a message that had no effect in its addressee's state nor in any later one of
+//! the graph. Afterwards each dropped message is delivered, for trial, in its state and in all that
+//! follow from it. If one has an effect, the guess was wrong: the effect is recorded, and the
+//! search runs again.
 //!
 //! Proof: suppose all guesses pass that trial. Compare a world of the plan with a world of the
-//! search.
-//! Both have the same nodes and clients; the former also has the dropped messages.
-//! A step of the former that delivers none of those is a step of the latter.
-//! A step that delivers one has no effect.
-//! For its addressee has moved by steps of the search from the state of the drop to its present
-//! state, so the trial covers that state.
-//! So the search saw every node state and every outcome of the plan's world.
+//! search. Both have the same nodes and clients; the former also has the dropped messages. A step
+//! of the former that delivers none of those is a step of the latter. A step that delivers one has
+//! no effect. Steps of the search led its addressee from the state of the drop to its present
+//! state, so the trial covers that state. Hence the search saw every node state and every outcome
+//! of the plan's world.
 
 use std::fmt::Debug;
 

@@ -1,8 +1,8 @@
 //! States and steps of single nodes, each computed once.
 //!
 //! A step depends only on the node's state and its input. States are numbered in order of
-//! discovery.
-//! To restore a state, replay the inputs that led to it first, unless the last step ended there.
+//! discovery. To restore a state, replay the inputs that led to it first, unless the last step
+//! ended there.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,12 +1,10 @@
 //! A simulated block device under the disk engine: writes take time, and unflushed data is
 //! uncertain.
 //!
-//! A request is under way until the world finishes it.
-//! A written, unflushed sector has several states, and a loss of power keeps any of them,
-//! independently of other sectors.
-//! A killed process leaves the state that readers saw.
-//! After a failed flush its data may be old or new, and the cache takes it for clean.
-//! Rot changes sectors silently.
+//! A request is under way until the world finishes it. A written, unflushed sector has several
+//! states, and a loss of power keeps any of them, independently of other sectors. A killed process
+//! leaves the state that readers saw. After a failed flush its data may be old or new, and the
+//! cache takes it for clean. Rot changes sectors silently.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,8 @@
 //! Media faults once all is quiet: silent damage, and parts that revert to an older state.
 //!
 //! All replicas are equal when a medium is hit. Nodes must find and repair damage without client
-//! requests.
-//! Comparison finds a reverted part: the node with the older register must report it, unless other
-//! damage was found there.
-//! In any case all replicas must agree on the newest state.
+//! requests. Comparison finds a reverted part: the node with the older register must report it,
+//! unless other damage was found there. In any case all replicas must agree on the newest state.
 //! [`healing`](super::healing) reads that from every node, as part of the checked history.
 //!
 //! All other replicas hold the newest state, so no read may show the reverted one: every key is

@@ -1,9 +1,8 @@
 //! Clients that repeat requests under `ONCE`: at other nodes, at once, late, after errors.
 //!
 //! A line is one operation, however often it is transmitted. Its first definite answer is its
-//! answer, and all others must be equal.
-//! It had no effect only if every transmission had none. [corrections F9]
-//! Clients stop repeating a line before the cluster may forget it.
+//! answer, and all others must be equal. It had no effect only if every transmission had none.
+//! [corrections F9] Clients stop repeating a line before the cluster may forget it.
 
 use base::{Millis, Prng};
 use bytes::Bytes;

@@ -1,10 +1,8 @@
 //! Multi-step clients, whose steps depend on earlier answers: locks and a bank.
 //!
 //! *Lock*: `SET lock t<op> NX PX ttl`, then a fencing token from a counter, then
-//! compare-and-delete.
-//! At most one client is a holder within its lease.
-//! Tokens taken within leases increase in the order of the leases.
-//! Only these rules judge such keys.
+//! compare-and-delete. At most one client is a holder within its lease. Tokens taken within leases
+//! increase in the order of the leases. Only these rules judge such keys.
 //!
 //! *Bank*: balances in one value. A transfer swaps the value if it still equals the one read. The
 //! sum never changes.
