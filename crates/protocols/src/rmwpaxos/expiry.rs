@@ -2,7 +2,7 @@
 //! very deadline are over.
 //!
 //! Each acceptor counts in its own uptime from the first state with the deadline's id that it
-//! accepted, so no clock needs to agree with any other and a wrong one alone expires nothing. The
+//! accepted, so no clock needs to agree with any other and a wrong one alone expires no key. The
 //! tombstone is an ordinary proposal.
 
 use base::Millis;
@@ -14,7 +14,7 @@ use crate::rmwpaxos::progress::reports::Reports;
 use crate::rmwpaxos::record::register::Countdown;
 use crate::rmwpaxos::record::state::ExpiryId;
 
-/// Majority votes for `id`, and the largest rest that anybody reports for it.
+/// Majority votes for `id`, and the largest rest that is reported for it.
 pub(crate) fn count_votes(
     reports: &Reports,
     replicas: Replicas<'_>,

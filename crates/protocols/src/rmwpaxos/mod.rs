@@ -153,7 +153,7 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
             Event::Turn => self.on_turn(cx),
             Event::PeerReset { node } => self.core.on_peer_reset(cx, node),
             // A loss grew. Answers are counted against the losses that are known when a decision is
-            // made, so there is nothing to correct; missing ones are asked for by the next resend.
+            // made, so none has to be corrected. The next resend asks for missing ones.
             Event::ViewChanged => {}
             Event::PeerUp { node } if self.is_core_alone() => self.core.on_peer_up(cx, node),
             Event::PeerUp { node } => {
@@ -327,7 +327,7 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
         self.core.lose_patience(cx, active);
     }
 
-    /// Tells the parts what happened in the core since they were told last.
+    /// Tells the parts the events in the core since they were told last.
     fn tell_parts(&mut self, cx: &mut Cx<'_>) {
         let mut notices = self.core.take_notices();
         for notice in notices.drain(..) {

@@ -1,7 +1,7 @@
 //! The acceptor's handlers [spec 9.3]: pure steps on one register and its shard.
 //!
-//! Each says what changed, so that the caller persists it and lets the reply wait for it. Whether a
-//! register takes part at all (it may be forgotten) is decided by the caller.
+//! Each returns its change, so that the caller persists it and lets the reply wait for it. The
+//! caller decides whether a register takes part at all: it may be forgotten.
 
 use base::{Millis, Nanos};
 use types::{Ballot, Epoch, NodeId, Round};
@@ -17,9 +17,9 @@ use crate::uptime::Uptime;
 const CEILING_STEP_MIN: u64 = 256;
 const CEILING_STEP_MAX: u64 = 1 << 20;
 
-/// What an acceptor has promised for a register: `eff` of the specification. A promise alone counts
-/// no less than the floor that stands for no register at all: so nothing that is not held is ever
-/// accepted at or below a floor that was told.
+/// The promise of an acceptor for a register: `eff` of the specification. A promise alone counts no
+/// less than the floor, which stands for an absent register. So no absent register accepts at or
+/// below a floor that was told.
 #[must_use]
 pub fn effective_promise(register: Option<&Register>, meta: &ShardMeta, epoch: Epoch) -> Ballot {
     let own = match register {
@@ -36,13 +36,13 @@ pub fn effective_promise(register: Option<&Register>, meta: &ShardMeta, epoch: E
 /// never a floor.
 fn permits(register: Option<&Register>, meta: &ShardMeta, epoch: Epoch, ballot: Ballot) -> bool {
     let effective = effective_promise(register, meta, epoch);
-    // Where nothing is held, a floor forbids what it equals: it may have risen after the promise.
+    // For an absent register a floor forbids an equal ballot: it may have risen after the promise.
     let is_free = |register: &Register| !register.accepted.is_none() || ballot > meta.floor_ballot;
     let is_own = |register: &Register| register.promised == ballot && is_free(register);
     ballot > effective || (ballot == effective && register.is_some_and(is_own))
 }
 
-/// What `on_prepare` did.
+/// The result of `on_prepare`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prepared {
     /// Promised. `raised_ceiling`: the shard's fields must be durable before the promise is given.
@@ -85,7 +85,7 @@ pub fn on_prepare(
     Prepared::Promised { raised_ceiling }
 }
 
-/// What `on_accept` did.
+/// The result of `on_accept`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accepted {
     /// The register holds this round now, or held it or a later one of the ballot before.
@@ -96,8 +96,8 @@ pub enum Accepted {
     Refused {
         promised: Ballot,
     },
-    /// The delta cannot be applied to what is held. Nothing changed, not even the promise: the
-    /// message might as well have been lost.
+    /// The delta cannot be applied to the state held. Neither the state nor the promise changed:
+    /// the message might as well have been lost.
     NeedFull,
 }
 
@@ -166,7 +166,7 @@ fn take(register: &mut Register, round: Round, state: State, moment: Moment<'_>)
     register.owned = false;
 }
 
-/// Marks what is held as chosen if it is of this very ballot and not above `round`. [corrections
+/// Marks the round held as chosen if it is of this very ballot and not above `round`. [corrections
 /// B2]
 pub fn on_chosen(register: &mut Register, round: Round) {
     let is_same =
@@ -176,7 +176,7 @@ pub fn on_chosen(register: &mut Register, round: Round) {
     register.chosen |= is_same && is_covered && !register.accepted.is_none();
 }
 
-/// H4: what this acceptor has, for an asker who holds the state of round `have`.
+/// H4: the report of this acceptor, for an asker that holds the state of round `have`.
 #[must_use]
 pub fn report(
     register: Option<&Register>,
@@ -205,7 +205,7 @@ pub fn report(
 pub fn on_remove(register: &mut Option<Register>, meta: &mut ShardMeta, round: Round) -> bool {
     let Some(held) = register.as_ref() else { return false };
     let Some(state) = held.state.as_ref().filter(|_| held.accepted == round) else { return false };
-    // Whoever repeats a command must find that it ran.
+    // A client that repeats a command must find that it ran.
     let remembers = state.has_once() && !mutation::is(Mutation::OnceCollected);
     if !state.is_tombstone() || remembers || state.has_lock() {
         return false;

@@ -18,7 +18,7 @@ const BATCH_MAX: usize = 512;
 /// Commands that were run on the tip.
 pub(crate) struct Batch {
     pub(crate) operations: Vec<Operation>,
-    /// The state that they make of the tip; `None`: they change nothing.
+    /// The state that they make of the tip; `None`: the tip.
     pub(crate) state: Option<State>,
     /// The tip itself is proposed if nothing else is.
     must_decide: bool,
@@ -26,8 +26,7 @@ pub(crate) struct Batch {
 }
 
 impl Core {
-    /// Runs the queue's head on the tip and proposes what comes of it. False when nothing was
-    /// proposed.
+    /// Runs the queue's head on the tip and proposes the result. False if there was no proposal.
     pub(super) fn propose_batch(
         &mut self,
         cx: &mut Cx<'_>,
@@ -67,7 +66,7 @@ impl Core {
         let mut must_decide = !two.carried.is_empty();
         for operation in &mut operations {
             self.run(cx, operation, &mut builder);
-            // A result that changes nothing waits until all attempts of its operation are excluded.
+            // A result without effect waits until all attempts of its operation are excluded.
             // [corrections F1]
             let excludes =
                 !operation.attempts.is_empty() && !mutation::is(Mutation::NoOpBelowAttempt);
@@ -123,7 +122,7 @@ impl Core {
             Source::Client(_) | Source::Forwarded { .. } | Source::Answered => {
                 let clock = clock(cx);
                 if operation.once().is_some() && operation.deadline <= cx.now {
-                    // A copy that was held up for long might find what it did forgotten.
+                    // A copy that was held up for long might find its effect forgotten.
                     let refusal = Outcome::Refused(Refusal::TooLate);
                     (operation.outcome, operation.effective) = (refusal, false);
                     operation.doubtful = true;
@@ -135,8 +134,8 @@ impl Core {
         }
     }
 
-    /// A batch that changes nothing: its results are released on a chosen state that is not older
-    /// than they are.
+    /// A batch without effect: its results are released on a chosen state that is not older than
+    /// they are.
     fn end_without_proposal(
         &mut self,
         cx: &mut Cx<'_>,
@@ -145,12 +144,12 @@ impl Core {
     ) -> bool {
         let Phase::Owner(two) = &active.phase else { return false };
         if !two.in_flight.is_empty() {
-            // A quorum read now could miss what its sessions wrote before.
+            // A quorum read now could miss earlier writes of its sessions.
             active.put_back(batch);
             return false;
         }
         if !active.queue.is_empty() && batch.iter().any(|operation| !operation.is_internal()) {
-            // What follows of the same sessions must not overtake them on its way into a proposal.
+            // Later operations of the same sessions must not overtake them.
             let must_propose = |operation: Operation| Operation { must_propose: true, ..operation };
             active.put_back(batch.into_iter().map(must_propose).collect());
             return true;

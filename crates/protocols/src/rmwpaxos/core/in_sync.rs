@@ -1,8 +1,8 @@
 //! How the newest proposal travels, and the members that should hold its base.
 //!
-//! Members in sync are sent what a proposal changes. Only they know whether they hold the base.
-//! Being wrong here costs a round trip, never more: a member that cannot apply a delta asks for the
-//! whole state and has changed nothing.
+//! Members in sync are sent the change of a proposal. Only they know whether they hold the base.
+//! Being wrong here costs a round trip, never more: a member that cannot apply a delta is unchanged
+//! and asks for the whole state.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::rmwpaxos::progress::reports::Reports;
 /// After a proposal that took a member which was to be spared.
 const SPARES_NOBODY_FOR: Nanos = Nanos::from_secs(5);
 
-/// Members whose promise reported `round`: below this ballot they accept nothing else any more.
-/// Where it is chosen, those of its `addressees` who were not asked, too.
+/// Members whose promise reported `round`: below this ballot they accept no other round any more.
+/// If it is chosen, also its `addressees` that were not asked.
 pub(super) fn reporters(
     cx: &Cx<'_>,
     promises: &Reports,
@@ -47,8 +47,8 @@ pub(crate) fn note(cx: &Cx<'_>, in_sync: &mut Tally, node: NodeId, is_in_sync: b
 }
 
 impl Core {
-    /// Sends the newest proposal to all others but those that are spared, as a delta to those who
-    /// should hold its base.
+    /// Sends the newest proposal to all others but those that are spared, as a delta to members in
+    /// sync.
     pub(super) fn send_newest(
         &mut self,
         cx: &mut Cx<'_>,
@@ -100,9 +100,8 @@ impl Core {
         note(cx, &mut two.in_sync, node, false);
     }
 
-    /// A proposal is chosen, so long after it was sent. Where that took a member that was to be
-    /// spared because the others are silent, they do not stand in for it: their links are fast, and
-    /// they answer nothing.
+    /// A proposal is chosen, so long after it was sent. If that took a member that was to be
+    /// spared, the others do not stand in for it: their links are fast, but they are silent.
     pub(super) fn judge_sparing(&mut self, cx: &Cx<'_>, two: &PhaseTwo, k: u32, took: Nanos) {
         let replicas = cx.replicas;
         let is_spared = |member: &Member| member.pace == Pace::Spared;

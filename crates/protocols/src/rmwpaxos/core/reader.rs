@@ -1,7 +1,7 @@
-//! Quorum reads [spec 9.5]: one round trip that changes nothing.
+//! Quorum reads [spec 9.5]: one round trip that changes no register.
 //!
-//! They answer reads, and commands that change nothing where they are evaluated on a chosen state;
-//! they learn whether an expiry is over, and what became of attempts.
+//! They answer reads, and commands without effect on a chosen state. They learn whether an expiry
+//! is over, and the fate of attempts.
 
 use base::Nanos;
 use types::{Access, Key, NodeId, Outcome, Round, SessionId};
@@ -22,7 +22,7 @@ use crate::rmwpaxos::progress::reports::Reports;
 use crate::rmwpaxos::record::state::State;
 use crate::rmwpaxos::record::state_builder::StateBuilder;
 
-/// Reads of one quorum before asking somebody to decide. [spec 9.5, read 3]
+/// Reads of one quorum before a proposal decides. [spec 9.5, read 3]
 const POLLS_MAX: u32 = 3;
 /// An acceptor that lags behind a decided round this old is repaired by readers.
 const REPAIR_AFTER: Nanos = Nanos::from_millis(50);
@@ -30,7 +30,7 @@ const REPAIR_AFTER: Nanos = Nanos::from_millis(50);
 const PATIENCE_MIN: Nanos = Nanos::from_millis(2);
 const PATIENCE_MAX: Nanos = Nanos::from_millis(40);
 
-/// What the reports of a quorum say.
+/// The result of the reports of a quorum.
 enum Decision {
     /// This round is chosen; `None` stands for nil.
     Chosen(Round, Option<State>),
@@ -71,13 +71,12 @@ impl Core {
         active.read = Some(round);
     }
 
-    /// How long those who did not answer yet are worth waiting for: twice as long as proposals
-    /// take.
+    /// How long to wait for members that did not answer yet: twice as long as proposals take.
     pub(crate) fn patience(&self) -> Nanos {
         self.round_trip.times(2).clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
-    /// A quorum read that somebody else's proposals kept from deciding, once more.
+    /// Repeats a quorum read that another node's proposals kept from deciding.
     fn poll_again(&mut self, cx: &mut Cx<'_>, key: &Key, mut round: ReadRound) -> ReadRound {
         round.id = self.next_id();
         round.polls += 1;
@@ -111,7 +110,7 @@ impl Core {
                 round.reports.dispute(cx.replicas, from.node);
             }
             if round.resends > 0 && from.node != self.env.me {
-                // Who only reads learns from this that others are far away.
+                // A node that only reads learns from this that others are far away.
                 self.round_trip.observe(cx.now.since(round.sent));
             }
             self.settle_read(cx, &mut active, round);
@@ -147,7 +146,7 @@ impl Core {
         }
     }
 
-    /// Nobody can tell what is chosen: the operations go through a proposal, which decides it.
+    /// No report tells which round is chosen: the operations go through a proposal, which decides.
     fn have_decided(&mut self, active: &mut Active, round: ReadRound) {
         base::sometimes!("a quorum read stays undecided and a proposal decides");
         propose_all(active, round.operations);
@@ -179,7 +178,7 @@ impl Core {
         let id = state.as_ref().and_then(|state| state.expiry_id());
         let (over, rest) = expiry::count_votes(&round.reports, cx.replicas, id);
         if let Some(id) = id.filter(|_| expiry::is_voted(cx.replicas, over)) {
-            // It must be seen gone by everybody once it was seen gone by one: the tombstone first.
+            // Once one client saw it gone, all must: the tombstone comes first.
             propose_all(active, round.operations);
             active.queue.push_front(Operation::internal(Source::Expire(id), self.step));
             return;
@@ -203,7 +202,7 @@ impl Core {
         follow(active, &writers);
     }
 
-    /// What became of attempts, seen from a chosen state. [spec 9.4, E5]
+    /// The fate of attempts, seen from a chosen state. [spec 9.4, E5]
     fn resolve_on_chosen(
         &mut self,
         cx: &mut Cx<'_>,
@@ -274,8 +273,8 @@ impl Core {
         }
     }
 
-    /// Commands that would change nothing where this node stands are evaluated on a quorum read
-    /// first: a failed condition then costs one round trip and takes nobody's ownership.
+    /// Commands without effect on the state held here are evaluated on a quorum read first. A
+    /// failed condition then costs one round trip and ends no ownership.
     pub(crate) fn try_read_first(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
         let eligible = |operation: &Operation| {
             operation.command.access != Access::Write
@@ -337,7 +336,7 @@ impl Core {
     }
 }
 
-/// Has a proposal decide these, ahead of what is queued.
+/// Has a proposal decide these, ahead of the queue.
 fn propose_all(active: &mut Active, operations: Vec<Operation>) {
     let sessions: Vec<SessionId> = operations.iter().map(|operation| operation.session).collect();
     for mut operation in operations.into_iter().rev() {
@@ -347,8 +346,8 @@ fn propose_all(active: &mut Active, operations: Vec<Operation>) {
     follow(active, &sessions);
 }
 
-/// Reads that wait go behind what their session has in the queue now: a quorum read would answer
-/// them from the state before it. [corrections B10]
+/// Waiting reads go behind the queued operations of their session: a quorum read would answer them
+/// from the state before those. [corrections B10]
 fn follow(active: &mut Active, sessions: &[SessionId]) {
     if sessions.is_empty() {
         return;
@@ -374,8 +373,8 @@ pub(crate) fn ask(cx: &mut Cx<'_>, key: &Key, round: &ReadRound, node: NodeId) {
     cx.fx.send_now(node, Message::Read { key: key.clone(), id: round.id, have });
 }
 
-/// The state of a round that a report left out because we had it when we asked: whatever replica it
-/// came from, a round has one state.
+/// The state of a round that a report left out because this node had it when it asked. A round has
+/// one state, from whichever replica.
 fn known_state(cx: &Cx<'_>, key: &Key, reports: &Reports, round: Round) -> Option<State> {
     held(cx, key)
         .filter(|register| register.accepted == round)
@@ -424,8 +423,8 @@ fn is_equal(reports: &Reports, one: &Report, other: &Report) -> bool {
     mutation::is(Mutation::NilFromMixed) && value(one).is_none() && value(other).is_none()
 }
 
-/// The outcome, if the command changes nothing on this state, whose time to live has so much rest
-/// and of which so much may be forgotten.
+/// The outcome, if the command has no effect on this state with so much rest of its time to live
+/// and without these entries of its table.
 fn evaluate(
     cx: &mut Cx<'_>,
     operation: &Operation,
@@ -461,7 +460,7 @@ impl Core {
             round.reports.has_disputes() && !round.reports.is_quorum(cx.replicas)
         };
         if let Some(round) = active.read.take_if(is_disputed) {
-            // What was denied may have been removed since it was reported.
+            // A register that was denied may have been removed since it was reported.
             active.read = Some(self.poll_again(cx, &active.key, round));
             return;
         }

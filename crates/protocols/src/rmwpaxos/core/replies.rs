@@ -1,5 +1,5 @@
-//! The acceptor among its messages: runs the pure rules on resident registers, persists what they
-//! changed and lets every reply wait for it.
+//! The acceptor among its messages: runs the pure rules on resident registers, persists their
+//! changes and lets every reply wait for them.
 
 use base::Nanos;
 use types::{Ballot, Key, NodeId, Round, Ticket};
@@ -26,7 +26,7 @@ fn accepted_gate(cx: &Cx<'_>, key: &Key) -> Ticket {
     if mutation::is(Mutation::ReplyBeforeStored) { Ticket::DURABLE } else { gate(cx, key) }
 }
 
-/// What the own acceptor holds of `key`, for an asker that holds the state of round `have`.
+/// The own acceptor's report of `key`, for an asker that holds the state of round `have`.
 pub(crate) fn report_of(cx: &Cx<'_>, key: &Key, have: Round) -> Report {
     let meta = cx.metas.get(key.shard());
     let mut report = acceptor::report(held(cx, key), meta, have, cx.uptime, cx.unix);
@@ -116,7 +116,7 @@ impl Core {
         }
     }
 
-    /// The own acceptor's promise, which counts at once where nothing is waited for; compare
+    /// The own acceptor's promise, which counts at once where it is durable; compare
     /// [`accept_own`](Core::accept_own).
     pub(super) fn prepare_own(
         &mut self,
@@ -167,9 +167,8 @@ impl Core {
         }
     }
 
-    /// The own acceptor takes the newest proposal. Its acknowledgement counts at once where nothing
-    /// is waited for; elsewhere, and where it has something else to say, it comes as a message like
-    /// any other.
+    /// The own acceptor takes the newest proposal. Its acknowledgement counts at once where it
+    /// is durable. Elsewhere, and where it is another answer, it comes as a message like any other.
     pub(crate) fn accept_own(&mut self, cx: &mut Cx<'_>, key: &Key, two: &mut PhaseTwo) {
         let me = self.env.me;
         let Some(newest) = two.in_flight.last() else { return };
@@ -287,7 +286,7 @@ pub(crate) fn nack(
     cx.fx.send_now(to, Message::Nack { key, tried, promised, recovering });
 }
 
-/// Notes whose proposals a register keeps accepting: a hint for whom to forward to.
+/// Notes that a register keeps accepting another node's proposals: a hint for forwarding.
 fn note_proposer(register: &mut Register, is_own: bool, now: Nanos, contended_for: Nanos) {
     let is_recent = now.since(register.foreign_at) < contended_for;
     if is_own {

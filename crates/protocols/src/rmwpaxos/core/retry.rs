@@ -1,4 +1,4 @@
-//! Time: resending what was not answered, ending what took too long, trying again after losing.
+//! Time: resends messages without answer, ends overdue operations, tries again after losing.
 
 use base::Nanos;
 use types::{Key, NodeId, Outcome};
@@ -57,7 +57,7 @@ impl Core {
         }
     }
 
-    /// Answers what has waited too long. [spec 9.5: request deadline]
+    /// Answers operations that have waited too long. [spec 9.5: request deadline]
     pub(crate) fn end_overdue(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let now = cx.now;
         let mut ended: Vec<Operation> = Vec::new();
@@ -116,7 +116,7 @@ impl Core {
         active.leave();
     }
 
-    /// Sends again what is due of a read, a phase 1 or a proposal.
+    /// Sends the messages of a read, a phase 1 or a proposal again that are due.
     pub(crate) fn resend(&mut self, cx: &mut Cx<'_>, active: &mut Active, hooks: &mut dyn Hooks) {
         self.resend_read(cx, active);
         let is_disputed = active
@@ -134,8 +134,8 @@ impl Core {
         resend.at = cx.now + self.round_trip.resend_after(resend.count);
         let next = *resend;
         if is_disputed {
-            // What was denied may be held by others by now, and a member that has promised says
-            // nothing more of it.
+            // Other members may hold the denied round by now, and a member that has promised
+            // reports only once.
             self.prepare(cx, active, hooks);
             if let Phase::Preparing(one) = &mut active.phase {
                 one.resend = next;
@@ -153,7 +153,7 @@ impl Core {
         }
     }
 
-    /// Sends again what a dead connection to this member may have lost.
+    /// Sends messages again that a dead connection to this member may have lost.
     pub(crate) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         for key in self.actives.keys_of(|_| true) {
             let mut active = self.take_active(cx, &key);
@@ -185,13 +185,13 @@ impl Core {
     }
 }
 
-/// False if what a member did not answer most likely still waits in front of its link.
+/// False if messages to a silent member most likely still wait in front of its link.
 pub(crate) fn may_resend(cx: &Cx<'_>, two: &mut PhaseTwo, node: NodeId) -> bool {
     let is_slow = cx.replicas.member(node).is_some_and(|member| member.pace == Pace::Slow);
     if !is_slow || two.in_flight.is_empty() {
         return true;
     }
-    // What it was spared it is told. A link on which much waits may have lost that.
+    // It is sent proposals that it was spared. A link with a long queue may have lost others.
     let is_told = two.in_sync.has(cx.replicas, node);
     if is_told && !two.resend.count.is_multiple_of(SLOW_RESENDS) {
         base::sometimes!("nothing is sent again to a slow peer");
@@ -201,8 +201,8 @@ pub(crate) fn may_resend(cx: &Cx<'_>, two: &mut PhaseTwo, node: NodeId) -> bool 
     true
 }
 
-/// Sends a member again what it did not answer: if it was sent, it was lost. An unproven proposal
-/// is not resent here.
+/// Sends messages again that a member did not answer: they were lost. An unproven proposal is not
+/// resent here.
 fn resend_lost(cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
     match &active.phase {
         Phase::Preparing(one) if !one.promises.tally.has(cx.replicas, node) => {
@@ -236,7 +236,8 @@ fn resend_tombstone(cx: &mut Cx<'_>, key: &Key, two: &PhaseTwo, node: NodeId) {
     cx.fx.send_now(node, message);
 }
 
-/// Keeps what is in time or internal; moves what is overdue to `ended`; drops what was answered.
+/// Keeps an operation that is in time or internal, moves an overdue one to `ended`, and drops one
+/// that was answered.
 fn keep_or_end(operation: &Operation, now: Nanos, ended: &mut Vec<Operation>) -> bool {
     if operation.source == Source::Answered {
         return !operation.attempts.is_empty() && operation.deadline > now;

@@ -3,7 +3,7 @@
 //!
 //! A proposer that is one of three is a majority together with either of the others. It promises
 //! its ballot to itself, computes the first proposal from the state it holds, and names the round
-//! of that state. Another acceptor that holds the same round and has promised nothing higher sees
+//! of that state. Another acceptor that holds the same round and has promised no higher ballot sees
 //! by that alone that phase 1 is won, and with which base: it accepts. One that holds another round
 //! does not accept, promises the ballot and asks for the proposal whole.
 //!
@@ -51,8 +51,8 @@ pub(crate) struct Combined {
 }
 
 impl Combined {
-    /// Proposes on top of what is held here, together with phase 1. False when nothing was
-    /// proposed.
+    /// Proposes on top of what is held here, together with phase 1. False if there was no
+    /// proposal.
     pub(crate) fn try_propose(
         &mut self,
         core: &mut Core,
@@ -246,8 +246,8 @@ fn has_promised(cx: &Cx<'_>, from: Peer, ballot: Ballot) -> bool {
 }
 
 /// May the first proposal of a ballot be accepted, where its proposer has promised that ballot, had
-/// accepted nothing above `base`, and the two are a majority? Never once this acceptor has promised
-/// the ballot without: its proposer was told so. [spec 9.5, P0]
+/// accepted no round above `base`, and the two are a majority? Never once this acceptor has
+/// promised the ballot without: its proposer was told so. [spec 9.5, P0]
 fn completes_phase_one(
     register: Option<&Register>,
     meta: &ShardMeta,

@@ -2,7 +2,7 @@
 //! [corrections F4, F10].
 //!
 //! Every acceptor counts, in its own uptime, from the first state with an entry that it accepted.
-//! An entry is dropped by an ordinary proposal once a majority finds its window over: whoever
+//! An entry is dropped by an ordinary proposal once a majority finds its window over: a client that
 //! repeated the command before found the entry in every quorum, and no clock needs to agree with
 //! any other. Votes are taken where reports are at hand anyway (phase 1, quorum reads), and asked
 //! for where a table is full, and when the own acceptor finds enough windows over: half of them, so
@@ -53,7 +53,8 @@ pub(crate) fn newest(state: &State) -> Option<Millis> {
     table::ids(state.once()?).last().map(|id| id.window)
 }
 
-/// How long until, by the own count, a vote is worth its while. `None`: there is nothing to forget.
+/// How long until, by the own count, a vote is worth its while. `None`: there is no entry to
+/// forget.
 pub(crate) fn rest(register: &Register, uptime: &dyn Uptime) -> Option<Millis> {
     let state = register.state.as_ref()?;
     let starts = register.once_starts.as_ref()?;

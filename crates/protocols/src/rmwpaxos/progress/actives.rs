@@ -15,13 +15,13 @@ const SPARE_QUEUE_MAX: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Actives {
-    /// `None` while somebody works on it.
+    /// `None` while it is taken out.
     by_key: HashMap<Key, Option<Box<Active>>, ByHash>,
     #[expect(clippy::vec_box, reason = "what is handed out is boxed, and big")]
     spare: Vec<Box<Active>>,
 }
 
-/// Those at work, in order of their keys; what is kept for its memory says nothing.
+/// Proposers at work, in order of their keys. Spare ones are omitted.
 impl fmt::Debug for Actives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self.keys_of(|_| true);
@@ -80,7 +80,7 @@ impl Actives {
         *place = Some(active);
     }
 
-    /// Nothing of the key's states stays in memory for it.
+    /// No state of the key stays in memory.
     pub(crate) fn end(&mut self, mut active: Box<Active>) {
         self.by_key.remove(&active.key);
         if self.spare.len() < SPARE_MAX && active.queue.capacity() <= SPARE_QUEUE_MAX {

@@ -12,7 +12,7 @@ pub struct Attempt {
     pub round: Round,
     /// Version of the state that it was computed from; its own transition is the next one.
     pub base_version: u64,
-    /// What the operation answered there.
+    /// The outcome of the operation there.
     pub outcome: Outcome,
 }
 
@@ -27,11 +27,11 @@ pub enum Source {
     },
     /// A quorum voted that this expiry is over.
     Expire(ExpiryId),
-    /// Collect the tombstone; propose what is there as it is.
+    /// Collect the tombstone; propose the state as it is.
     Collect,
-    /// Have a majority say what may be forgotten of the commands that the key remembers.
+    /// Have a majority vote on the commands that the key remembers.
     Forget,
-    /// Nobody any more: the answer was `Unknown`. It is driven to its end, but not attempted anew.
+    /// None any more: the answer was `Unknown`. It is driven to its end, but not attempted anew.
     Answered,
 }
 
@@ -44,9 +44,8 @@ pub struct ForwardKey {
     pub sequence: u64,
 }
 
-/// A place in the order of a node's events. Places are compared and nothing else, which is why they
-/// are shown with a mark of their own: states that differ in the distances between them are the
-/// same.
+/// A place in the order of a node's events. Places are only compared, so `Debug` shows them with a
+/// mark of their own: the explorer ignores the distances between them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place(pub u64);
 
@@ -63,7 +62,7 @@ pub struct Operation {
     pub session: SessionId,
     pub command: Command,
     pub deadline: Nanos,
-    /// The step that brought it: a report sent earlier says nothing about it.
+    /// The step that brought it: a report sent earlier is no evidence about it.
     pub step: Place,
     /// Its proposals whose fate is open. [spec 9.4, E1]
     pub attempts: Vec<Attempt>,
@@ -121,13 +120,13 @@ impl Operation {
         self.command.once.as_deref()
     }
 
-    /// Where nobody can tell any more what became of its attempts, what the state remembers can.
+    /// True if the table of a state decides the fate of its attempts where the ring cannot.
     #[must_use]
     pub fn may_run_again(&self) -> bool {
         self.once().is_some() && self.source != Source::Answered
     }
 
-    /// The same, of which nobody knows whether it ran.
+    /// The same, without knowledge whether it ran.
     #[must_use]
     pub fn doubted(mut self) -> Operation {
         self.attempts.clear();
@@ -145,7 +144,7 @@ impl Operation {
         Some(answered)
     }
 
-    /// The outcome if nothing tells whether it ran. A read has no effect wherever it ran.
+    /// The outcome if it is not known whether it ran. A read has no effect.
     #[must_use]
     pub fn outcome_in_doubt(&self) -> Outcome {
         if self.is_read() { Outcome::NoQuorum } else { Outcome::Unknown }

@@ -1,5 +1,4 @@
-//! What members say they hold of one register: the answers to a quorum read, to phase 1, to a
-//! recovery.
+//! Reports of members about one register: the answers to a quorum read, to phase 1, to a recovery.
 
 use types::{Loss, NodeId, Round};
 
@@ -40,7 +39,7 @@ impl Reports {
         }
     }
 
-    /// The presence of the register at this member conflicts with what this node knows.
+    /// The report of this member conflicts with the knowledge of this node.
     pub(crate) fn dispute(&mut self, replicas: Replicas<'_>, node: NodeId) {
         if let Some(index) = replicas.index(node) {
             self.disputed |= 1 << index;
@@ -83,9 +82,9 @@ impl Reports {
         })
     }
 
-    /// Members that hold nothing, and durably held what another reports, as that one knows: they
-    /// have lost it. Unless these are more than those who hold something: then one medium that has
-    /// gone back is likelier than several.
+    /// Members without the register that durably held the round of another report, as its member
+    /// knows: they have lost it. Unless they outnumber the holders: then one medium that has gone
+    /// back is likelier than several.
     pub(crate) fn lost(&self, replicas: Replicas<'_>) -> Places {
         let witnessed = self.counted(replicas).fold(0, |set, (_, report)| set | report.witnessed);
         if witnessed == 0 || mutation::is(Mutation::WitnessIgnored) {
@@ -107,7 +106,7 @@ impl Reports {
             && (!self.has_disputes() || replicas.set.is_quorum_of(self.places(replicas, |_| true)))
     }
 
-    /// The state of `round`, from whoever sent it.
+    /// The state of `round`, from whichever member.
     #[must_use]
     pub fn state_of(&self, round: Round) -> Option<State> {
         self.by_member
@@ -117,8 +116,8 @@ impl Reports {
             .and_then(|report| report.state.clone())
     }
 
-    /// The newest that is held is alive, and somebody holds nothing under a floor that covers it:
-    /// there it was removed, or never arrived.
+    /// The newest register held is alive, and a member lacks it under a floor that covers it: there
+    /// it was removed, or never arrived.
     #[must_use]
     pub(crate) fn is_contested(&self, replicas: Replicas<'_>) -> bool {
         let counted = || self.counted(replicas).map(|(_, report)| report);
@@ -139,8 +138,8 @@ impl Reports {
             && !mutation::is(Mutation::DenialIgnored)
     }
 
-    /// A member that holds nothing knows that this one held nothing, either; and nobody else holds
-    /// the same.
+    /// A member without the register knows that this one lacked it, too, and no other holds the
+    /// same.
     fn is_void(&self, replicas: Replicas<'_>, index: usize) -> bool {
         if !self.has_disputes() {
             return false;
@@ -156,7 +155,7 @@ impl Reports {
     }
 }
 
-/// Nothing is held there, and nothing up to this round would be accepted.
+/// The register is absent there, and no round up to this one would be accepted.
 fn covers(absent: &Report, round: Round) -> bool {
     absent.accepted.is_none() && absent.floor_ballot >= round.ballot()
 }

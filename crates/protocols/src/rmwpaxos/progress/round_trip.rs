@@ -1,8 +1,8 @@
-//! How long answers take, and from it when what was not answered is sent again.
+//! How long answers take, and so when messages are sent again.
 
 use base::Nanos;
 
-/// Before anything was answered: a local network.
+/// Before the first answer: a local network.
 const FIRST: Nanos = Nanos::from_micros(300);
 const MIN: Nanos = Nanos::from_micros(50);
 const MAX: Nanos = Nanos::from_secs(2);
@@ -33,8 +33,8 @@ impl RoundTrip {
         Nanos(self.0.0 * count)
     }
 
-    /// When to send again what was sent `resends` times before: not while the answer may be on its
-    /// way from far away.
+    /// When to send a message again that was sent `resends` times before: not while the answer may
+    /// be on its way from far away.
     pub(crate) fn resend_after(self, resends: u32) -> Nanos {
         let first = self.times(4).clamp(RESEND_FIRST, RESEND_FIRST_MAX);
         Nanos(first.0 << resends.min(4)).min(RESEND_MAX.max(first))
