@@ -1,6 +1,6 @@
 //! Storage in place.
 
-// Output goes through `tracing`: a print panics if its stream takes nothing.
+// Output goes through `tracing`: a print panics if its stream is closed.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod data_dir;

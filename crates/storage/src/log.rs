@@ -1,16 +1,19 @@
-//! The `log` medium: an ordered log of records in a ring of fixed size, for protocols that agree on an order.
+//! The `log` medium: an ordered log of records in a ring of fixed size, for protocols that agree on
+//! an order.
 //!
-//! A batch says where it begins; it replaces everything from there on, so cutting off the end and appending are one
-//! step, and one write. Batches that wait together share one stripe: one sequential write, one flush. The front is
-//! cut off without writing anything; its space is used again once both superblocks say so. Stripes are those of the
-//! `disk` medium's staging ring, and with them its rules by which an unfinished end is told from a rotten one.
+//! A batch says where it begins and replaces everything from there on. So cutting off the end and
+//! appending are one step, and one write. Batches that wait together share one stripe: one
+//! sequential write, one flush. The front is cut off without a write; its space is used again once
+//! both superblocks say so. Stripes are those of the `disk` medium's ring, with its rules that tell
+//! an unfinished end from a rotten one.
 //!
-//! [`Engine`] is the log without a device: batches in, bytes to store out. [`Log`] drives one on a device and waits.
-//! Every record that is kept is in memory too, so the ring's length bounds both. It knows nothing of terms, epochs or
-//! snapshots, does not lock its file, and repairs nothing that parity cannot: what it cannot restore it refuses to
-//! open, and the node rejoins.
+//! [`Engine`] is the log without a device: batches in, bytes to store out. [`Log`] drives one on a
+//! device and waits. Every kept record is in memory too, so the ring's length bounds both. The log
+//! knows no terms, epochs or snapshots, and does not lock its file. Parity is its only repair: it
+//! refuses to open a log that is damaged beyond that, and the node rejoins.
 //!
-//! Start reading at [`Engine`]; `docs/design/storage-log.md` draws the bytes and gives the arguments.
+//! Start reading at [`Engine`]; `docs/design/storage-log.md` draws the bytes and gives the
+//! arguments.
 
 mod batch;
 mod device;
@@ -49,7 +52,7 @@ impl Log<FileDevice> {
     /// Makes an empty log of `sectors` in a directory.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's reason.
     pub fn create_at(dir: &Path, binding: u64, sectors: u64) -> Result<(), String> {
         create(&mut FileDevice::create(dir)?, binding, sectors)
     }
@@ -68,7 +71,7 @@ impl<D: Device> Log<D> {
     /// Makes everything durable that was appended.
     ///
     /// # Errors
-    /// When the device fails: then the log is poisoned, and nothing after what was durable may be believed.
+    /// When the device fails: then the log is poisoned, and only its durable part may be believed.
     pub fn flush(&mut self) -> Result<(), String> {
         while let Some(store) = self.engine.next_store() {
             let stored = self.device.store(&store);

@@ -10,7 +10,7 @@ base::mutations! {
     ExtentsUnflushed = "disk-extents-unflushed",
     /// Disk: images of pages are not flushed before the pages are written.
     SpareUnflushed = "disk-spare-unflushed",
-    /// Disk: pages are not flushed before the ring forgets what went home.
+    /// Disk: pages are not flushed before the ring forgets their entries.
     HomesUnflushed = "disk-homes-unflushed",
     /// Disk: the checksum of a sector of the ring is not looked at.
     SectorUnchecked = "disk-sector-unchecked",
@@ -18,7 +18,7 @@ base::mutations! {
     PageUnchecked = "disk-page-unchecked",
     /// Disk: the checksum of a record is not looked at.
     RecordUnchecked = "disk-record-unchecked",
-    /// Disk: what is missing from a forgotten shard is absent.
+    /// Disk: a missing record of a forgotten shard is absent.
     LostIsAbsent = "disk-lost-is-absent",
     /// Disk: a scrub reads and does not verify.
     DiskScrubBlind = "disk-scrub-blind",

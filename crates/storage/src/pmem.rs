@@ -1,15 +1,18 @@
 //! The `pmem` medium: registers in a mapped file, two versions each, one write-back per write.
 //!
-//! Start at `layout` for where every byte is, `store` for a turn, `slot` and `intent` for what makes a version
-//! count. Opening is constant work whatever the number of registers: the superblock, one page of intents per
-//! worker, and at most one turn of slots to put right. Everything else is verified when it is first touched.
+//! Start at `layout` for where every byte is, `store` for a turn, `slot` and `intent` for the
+//! validity of a version. Opening is constant work whatever the number of registers: the
+//! superblock, one page of intents per worker, and at most one turn of slots to put right.
+//! Everything else is verified when it is first touched.
 //!
-//! What it promises: a record whose turn was submitted is there after a crash, or known to be lost; never an
-//! older one, never absent. On a file that is not DAX the same holds for a crash of the process only, and the
-//! medium says that it is emulated. It does not see a line that the hardware replaced by an older whole one.
+//! Promise: a record whose turn was submitted is there after a crash, or known to be lost; never an
+//! older one, never absent. On a file that is not DAX the same holds for a crash of the process
+//! only, and the medium says that it is emulated. It does not see a line that the hardware replaced
+//! by an older whole one.
 //!
-//! Contract with the node: each shard is used through one handle. A shard that is forgotten when the node
-//! starts may have been found so just before a crash: the node raises its loss then, as for a completion.
+//! Contract with the node: each shard is used through one handle. A shard that is forgotten when
+//! the node starts may have been found so just before a crash: the node raises its loss then, as
+//! for a completion.
 
 pub mod layout;
 pub mod mapped;
@@ -57,7 +60,7 @@ pub use self::verify::{Fault, Report, verify};
 
 const FILE_NEW: &str = "pmem.new";
 
-/// Why the medium is not opened. Nothing in it was changed.
+/// Why the medium is not opened. It is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum PmemError {
     #[error("{path}: {source}")]
@@ -88,8 +91,8 @@ pub struct Pmem<M: Memory = Mapped> {
 }
 
 impl Pmem<Mapped> {
-    /// Opens the file in a locked data directory, or creates it; `beginning` says what absence means in a file
-    /// that had to be created.
+    /// Opens the file in a locked data directory, or creates it; `beginning` gives the meaning of
+    /// absence in a created file.
     ///
     /// # Errors
     /// Any [`PmemError`].
@@ -122,8 +125,8 @@ impl<M: Memory> Pmem<M> {
         if superblock.binding != binding {
             return Err(PmemError::Foreign(path.to_owned()));
         }
-        // What the process before stored may still be in a cache: what is said on the strength of it must outlive
-        // the next loss of power.
+        // Stores of the process before may still be in a cache. Answers that rest on them must
+        // outlive the next loss of power.
         memory.settle().map_err(at(path))?;
         let is_damaged = |&copy: &u64| Superblock::read(&memory, copy) == Copy::Damaged;
         let mended: Vec<u64> = (0..2).filter(is_damaged).collect();
@@ -138,7 +141,7 @@ impl<M: Memory> Pmem<M> {
     /// Makes memory hold an empty medium.
     ///
     /// # Errors
-    /// When it cannot grow to what that takes.
+    /// When it cannot grow so far.
     pub fn format(
         memory: M,
         geometry: Geometry,
@@ -232,7 +235,7 @@ fn read_superblock(memory: &impl Memory, path: &Path) -> Result<Superblock, Pmem
     }
     for copy in copies {
         match copy {
-            // What comes before the segments is read without looking at the length again.
+            // Bytes before the segments are read without another look at the length.
             Copy::Whole(superblock) if memory.len() < superblock.geometry.segments_at() => {
                 return Err(PmemError::CutShort(path.to_owned()));
             }
@@ -243,7 +246,7 @@ fn read_superblock(memory: &impl Memory, path: &Path) -> Result<Superblock, Pmem
     Err(PmemError::Damaged(path.to_owned()))
 }
 
-/// Puts right what a worker was in the middle of.
+/// Puts right the interrupted turn of a worker.
 fn recover<M: Memory>(shared: &Shared<M>, worker: u32) {
     if let Some(split) = shared.last_split(worker) {
         shared.redo(&split);
@@ -258,7 +261,7 @@ fn recover<M: Memory>(shared: &Shared<M>, worker: u32) {
     shared.memory.fence();
 }
 
-/// Makes a version that was being written, and is not whole, hold nothing: the other one is the newest.
+/// Makes an unfinished version void: the other one is the newest.
 fn undo<M: Memory>(shared: &Shared<M>, target: Target, buffers: &mut Buffers) {
     let Some(home) = shared.home(target.slot) else { return };
     if shared.read_version(home, target.index, buffers) != Version::Bad {
@@ -271,7 +274,7 @@ fn undo<M: Memory>(shared: &Shared<M>, target: Target, buffers: &mut Buffers) {
     }
 }
 
-/// A length that nothing of ours has is told as one that was cut off.
+/// A length that none of our files has is told as one that was cut off.
 fn not_mapped(path: &Path, error: io::Error) -> PmemError {
     match error.kind() {
         io::ErrorKind::InvalidData => PmemError::CutShort(path.to_owned()),

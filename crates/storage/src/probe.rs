@@ -1,6 +1,6 @@
-//! What this host offers to storage, asked of the host itself.
+//! Storage facilities of this host, asked of the host itself.
 //!
-//! Nothing is remembered and no file is left behind. Speed is measured on request only.
+//! No answer is remembered and no file is left behind. Speed is measured on request only.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -20,7 +20,7 @@ pub const ROUNDS_MAX: usize = 1_000;
 
 const BLOCK_LEN: usize = 4096;
 
-/// What does not depend on a directory.
+/// Facilities that do not depend on a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Host {
     pub cache_flush: CacheFlush,
@@ -51,7 +51,7 @@ pub fn is_dax(dir: &Path) -> io::Result<bool> {
 pub fn flush_latency(dir: &Path, rounds: usize) -> io::Result<Micros> {
     let rounds = rounds.clamp(1, ROUNDS_MAX);
     let file = unnamed_file(dir)?;
-    // The first write allocates, which is not what is asked.
+    // The first write allocates, which must not count.
     file.write_all_at(&[0; BLOCK_LEN], 0)?;
     file.sync_all()?;
     let mut micros = Vec::with_capacity(rounds);

@@ -1,4 +1,4 @@
-//! What an offline check says while it goes on.
+//! Reports of an offline check under way.
 
 /// How far a check has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -7,7 +7,7 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Something that a check says; `B` is what it calls a bad place.
+/// A report of a check; `B` is its kind of bad place.
 #[derive(Debug)]
 pub enum Note<'a, B> {
     Progress(Progress),

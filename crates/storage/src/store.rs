@@ -1,9 +1,9 @@
-//! What a worker sees of storage: places with records, batches with tickets.
+//! A worker's view of storage: places with records, batches with tickets.
 //!
-//! A worker puts the registers that a turn changed into the open batch, submits the batch once, and learns
-//! later up to which ticket everything is durable. It never waits: a record that is not in memory comes back
-//! as a [`Completion`]. All workers of a node share a medium; each has a store handle of its own and touches
-//! only its own shards.
+//! A worker puts the registers that a turn changed into the open batch, submits the batch once, and
+//! learns later up to which ticket everything is durable. It never waits: a record that is not in
+//! memory comes back as a [`Completion`]. All workers of a node share a medium; each has a store
+//! handle of its own and touches only its own shards.
 
 use bytes::Bytes;
 use types::{Database, Key, Positions, Shard, Ticket};
@@ -17,12 +17,12 @@ pub enum Place {
     Meta(Database, Shard),
 }
 
-/// What is known of a place.
+/// The answer to a load.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Load {
     /// The newest record.
     Found(Bytes),
-    /// There is none, and there was none: nothing has been forgotten here.
+    /// There is none, and there was none: its shard has not been forgotten.
     Absent,
     /// There may have been one: it is damaged, or its shard was forgotten. Never before the [`Completion::Forgotten`]
     /// of damage that storage has found: acknowledgements of before are not void until the node has heard of it.
@@ -31,7 +31,7 @@ pub enum Load {
     Pending,
 }
 
-/// What became of something asked for earlier.
+/// The outcome of an earlier request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Completion {
     /// Everything up to and including this ticket is durable. Never decreases.
@@ -41,18 +41,19 @@ pub enum Completion {
     /// The answer to a scan: records of one shard in key order (hash, then bytes), from the asked position on.
     /// `next_hash` is where to go on, `None` at the end of the shard.
     Scanned { id: u64, records: Vec<(Key, Bytes)>, next_hash: Option<u64> },
-    /// Records of this shard were found damaged and are forgotten: absence proves nothing there any more.
-    /// The node must raise its loss durably before it says anything about a register of it.
+    /// Records of this shard were found damaged and are forgotten: absence is no proof there any
+    /// more. The node must raise its loss durably before it answers for a register of it.
     Forgotten { database: Database, shard: Shard },
-    /// Damage that costs no record: where, and what of it, for whoever runs the node.
+    /// Damage that costs no record: its place and kind, for the operator.
     Remark(String),
     /// The answer to [`Store::scrub`].
     Scrubbed(Scrubbed),
-    /// The medium failed and is poisoned: nothing after the last `Stored` may ever be believed. The node stops.
+    /// The medium failed and is poisoned: only changes up to the last `Stored` may be believed. The
+    /// node stops.
     Failed(String),
 }
 
-/// What [`Store::scrub`] looks at.
+/// The scope of [`Store::scrub`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScrubScope {
     /// There is no medium.
@@ -63,14 +64,14 @@ pub enum ScrubScope {
     Medium,
 }
 
-/// What a step of a scrub did.
+/// The outcome of a step of a scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Scrubbed {
     /// Read and verified.
     pub bytes: u64,
     /// Registers among them.
     pub registers: u64,
-    /// Places found damaged since the last answer, by a scrub or by somebody who asked for a record.
+    /// Places found damaged since the last answer, by a scrub or by a load.
     pub damaged: u64,
     /// Everything has been looked at; the next step begins anew.
     pub has_ended: bool,
@@ -83,27 +84,27 @@ pub struct Share {
     pub workers: usize,
 }
 
-/// How far a medium is with what it has taken and not yet brought to its place.
+/// Changes that a medium has taken and not yet brought to their places.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Staging {
-    /// Bytes that are not free for what comes next.
+    /// Bytes that are not free for new changes.
     pub used: u64,
     /// Bytes that there are.
     pub len: u64,
 }
 
-/// What room the file system has for what a store has to write.
+/// The room that the file system has for the writes of a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Room {
     #[default]
     Enough,
-    /// Little for what the store grows by.
+    /// Little for the growth of the store.
     Little,
     /// None: something waits for it.
     Missing,
 }
 
-/// Why a file system takes no more of what a store has to write.
+/// Why a file system takes no more writes of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lack {
     /// The file system or the quota is full, or nearly so.
@@ -138,10 +139,10 @@ pub trait Store: Send {
     /// The ticket that a change made now will carry; `Ticket::DURABLE` where changes need no waiting.
     fn ticket(&self) -> Ticket;
 
-    /// Hands the open batch to the medium and opens the next one. Does nothing for an empty batch.
+    /// Hands the open batch to the medium and opens the next one. An empty batch stays open.
     fn submit(&mut self);
 
-    /// Appends what has completed since the last call.
+    /// Appends the completions since the last call.
     fn poll(&mut self, completions: &mut Vec<Completion>);
 
     /// Tells where keys lie, before the first of them is put or found. Media that store positions
@@ -158,25 +159,25 @@ pub trait Store: Send {
         false
     }
 
-    /// True while so many loads are under way that nothing should be asked for that may need another.
+    /// True while so many loads are under way that no request should be made that may need another.
     fn has_many_loads(&self) -> bool {
         false
     }
 
-    /// True while so much waits for the medium that nobody may add to it: the worker does not take in what other nodes
-    /// have it store either. They do without it, as with a message that was lost.
+    /// True while so much waits for the medium that no change may be added. The worker then refuses
+    /// changes of other nodes, too. They do without it, as with a message that was lost.
     fn is_overrun(&self) -> bool {
         false
     }
 
-    /// What room the file system has. Where it is missing the store tries again by itself; reads go on, and so do changes for
-    /// as long as there is room for them in what the store has.
+    /// The room in the file system. If it is missing the store tries again by itself. Reads go on,
+    /// and so do changes for as long as there is room for them in the store's files.
     fn room(&self) -> Room {
         Room::Enough
     }
 
-    /// Bytes of memory that the store takes for what the medium has taken and not yet brought to its place: this worker's
-    /// part of them. What is there is found without reading.
+    /// Bytes of memory for records that the medium has taken and not yet brought to their places:
+    /// this worker's part of them. These records are found without reading.
     fn memory(&self) -> usize {
         0
     }
@@ -190,8 +191,9 @@ pub trait Store: Send {
         ScrubScope::Nothing
     }
 
-    /// Verifies about `bytes` of what is stored, on from where the step before ended. Answered by a
-    /// [`Completion::Scrubbed`], before which it must not be called again; damage is told as where a load meets it.
-    /// Writes nothing where everything is whole and no space is found that is not used any more. `share` is the worker that this handle belongs to.
+    /// Verifies about `bytes` of the store, on from the end of the step before. Answered by a
+    /// [`Completion::Scrubbed`], before which it must not be called again. Damage is told as if a
+    /// load met it. It writes only to mend damage, or to give back unused space. `share` is the
+    /// worker that this handle belongs to.
     fn scrub(&mut self, _share: Share, _bytes: u64) {}
 }

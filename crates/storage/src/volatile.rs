@@ -1,8 +1,10 @@
-//! The `volatile` medium: records in memory, as small as they can be, for as long as the process lives.
+//! The `volatile` medium: records in memory, as small as they can be, for as long as the process
+//! lives.
 //!
-//! It keeps the registers that a worker's cells have let go, and what is put and removed here is so at once. Shard
-//! fields never leave a worker's memory, so there are none here. It does not survive a restart and does not pretend
-//! to: a node that comes back builds it with [`Beginning::Forgotten`] and recovers from a quorum before it votes.
+//! It keeps the registers that a worker's cells have let go; a put or a removal takes effect at
+//! once. Shard fields never leave a worker's memory, so there are none here. It does not survive a
+//! restart: a node that comes back builds it with [`Beginning::Forgotten`] and recovers from a
+//! quorum before it votes.
 
 mod packed;
 mod records;
@@ -15,16 +17,16 @@ use types::{Database, Positions, Shard, Ticket};
 use self::records::Records;
 use crate::store::{Completion, Load, Place, Store};
 
-/// What a node without durable records may claim when it starts.
+/// The claim of a node without durable records when it starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beginning {
-    /// The first start of a new cluster: what is absent was never there.
+    /// The first start of a new cluster: an absent record was never there.
     New,
     /// Any later start: everything that was known is forgotten.
     Forgotten,
 }
 
-/// What is kept of a shard.
+/// The kept records of a shard.
 #[derive(Debug)]
 struct Kept {
     forgotten: bool,

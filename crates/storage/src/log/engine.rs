@@ -1,4 +1,4 @@
-//! The log without a device: what is kept, what waits, and what is to be stored next.
+//! The log without a device: the kept records, the waiting batches, and the next store.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -14,15 +14,15 @@ use crate::disk::stripe::{SECTOR, STRIPE_HEAD_LEN, StripeWriter, payload_max, se
 /// The part of the ring, one over this, that may be free without the superblock saying so.
 const FREE_UNSAID: u64 = 4;
 
-/// Why a batch was not taken. Nothing was changed.
+/// Why a batch was not taken. The log is unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Cut off the front, or wait for what is being stored.
+    /// Cut off the front, or wait for the store under way.
     #[error("the log is full")]
     Full,
     #[error("a batch of {len} bytes is too long: at most {max}")]
     TooLong { len: usize, max: usize },
-    /// It would leave a gap, or change what was given up.
+    /// It would leave a gap, or change records that were given up.
     #[error("a batch cannot begin at {from}: the log holds {first} and goes on at {next}")]
     Misplaced { from: u64, first: u64, next: u64 },
     #[error("the log's device failed: {0}")]
@@ -35,7 +35,7 @@ struct Stripe {
     number: u64,
     // Where it lies; none until it is being stored.
     position: Option<u64>,
-    // Records of it that are kept, or were replaced by what is not durable yet.
+    // Records of it that are kept, or were replaced by batches that are not durable yet.
     live: u64,
     // Until it is being stored.
     batches: Vec<Batch>,
@@ -62,7 +62,7 @@ enum UnderWay {
 #[derive(Debug)]
 pub struct Engine {
     binding: u64,
-    // What the checksums of sectors depend on.
+    // The value that the checksums of sectors depend on.
     ring_binding: u64,
     ring: u64,
     // Position of the next stripe.
@@ -70,7 +70,7 @@ pub struct Engine {
     // Position from which on both superblocks need the ring.
     tail: u64,
     first: u64,
-    // What is kept: `first` and what follows.
+    // The kept records, from `first` on.
     records: VecDeque<Kept>,
     // Oldest first; those without a place are last.
     stripes: VecDeque<Stripe>,
@@ -86,7 +86,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A log that holds nothing; what was found on the device is added by [`Engine::found`].
+    /// An empty log; [`Engine::found`] adds the records on the device.
     pub(super) fn new(binding: u64, ring_binding: u64, superblock: Superblock) -> Engine {
         Engine {
             binding,
@@ -145,11 +145,12 @@ impl Engine {
         })
     }
 
-    /// Replaces everything from `from` on by these records; without records it cuts off the end. All of them are
-    /// durable together, once [`Engine::durable`] has reached the ticket; until then all or none may be.
+    /// Replaces everything from `from` on by these records; without records it cuts off the end.
+    /// All of them are durable together, once [`Engine::durable`] has reached the ticket. Until
+    /// then all or none may be.
     ///
     /// # Errors
-    /// Any [`AppendError`]; then nothing was changed.
+    /// Any [`AppendError`]; the log is unchanged then.
     pub fn append(&mut self, from: u64, records: Vec<Bytes>) -> Result<Ticket, AppendError> {
         if let Some(why) = &self.failure {
             return Err(AppendError::Failed(why.clone()));
@@ -168,8 +169,8 @@ impl Engine {
         self.issued = Ticket(self.issued.0 + 1);
         let ticket = self.issued;
         let stripe = self.collecting(len);
-        // A stripe is there as a whole: what it replaces itself was never there. So each batch of it begins behind the
-        // one before, and none behind the end of what is needed of the log.
+        // A stripe is there as a whole: a part that it replaces itself was never there. So each of
+        // its batches begins behind the one before, and none behind the needed end of the log.
         while let Some(last) = stripe.batches.pop_if(|last| last.from >= from) {
             stripe.payload_len -= encoded_len(&last.records);
         }
@@ -180,7 +181,8 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// Nobody asks for anything up to `upto` any more, which may lie beyond the end: then the log goes on behind it.
+    /// No reader asks for entries up to `upto` any more. It may lie beyond the end: then the log
+    /// goes on behind it.
     pub fn cut_front(&mut self, upto: u64) {
         while self.first <= upto {
             let Some(kept) = self.records.pop_front() else {
@@ -199,13 +201,14 @@ impl Engine {
         self.durable
     }
 
-    /// Why the log is poisoned, if it is: nothing after what was durable may be believed.
+    /// Why the log is poisoned, if it is: only its durable part may be believed.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// What is to be stored now. At most one store is under way; `None` while one is, and when nothing waits.
+    /// The next store. At most one store is under way; `None` while one is, and when no batch
+    /// waits.
     pub fn next_store(&mut self) -> Option<Store> {
         if self.under_way != UnderWay::Nothing || self.failure.is_some() {
             return None;
@@ -229,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// How the store under way ended. After a failure nothing is stored ever again.
+    /// How the store under way ended. No store follows a failure.
     ///
     /// # Panics
     /// If none is under way.
@@ -266,7 +269,8 @@ impl Engine {
         self.stripes.front().and_then(|stripe| stripe.position).unwrap_or(self.head)
     }
 
-    /// Whether everything that waits, and a batch of so many bytes, has a place once what is not needed is free.
+    /// Whether all waiting batches, and one of so many bytes, have a place once unneeded space is
+    /// free.
     fn has_room(&self, len: usize) -> bool {
         let waiting = self.stripes.iter().filter(|stripe| stripe.position.is_none());
         let sectors: u64 = waiting.map(Stripe::sectors).sum();
@@ -373,7 +377,7 @@ impl Engine {
         stripe.live -= count;
     }
 
-    /// Lets go of the oldest stripes that nothing needs.
+    /// Lets go of the oldest stripes that are no longer needed.
     fn trim(&mut self) {
         let is_done = |stripe: &Stripe, durable| stripe.live == 0 && stripe.number < durable;
         while self.stripes.front().is_some_and(|stripe| is_done(stripe, self.next_durable)) {
@@ -381,7 +385,7 @@ impl Engine {
         }
     }
 
-    /// Adds the next stripe that was found on the device; false where what it says leaves a gap.
+    /// Adds the next stripe that was found on the device; false if it leaves a gap.
     pub(super) fn found(
         &mut self,
         position: u64,
@@ -397,7 +401,7 @@ impl Engine {
             if from > self.next_index() {
                 return false;
             }
-            // What was cut off is no longer kept.
+            // Records that were cut off are no longer kept.
             let skipped = self.first.saturating_sub(from).min(records.len() as u64);
             records.drain(..skipped as usize);
             self.replace(from.max(self.first), records);

@@ -25,7 +25,7 @@ impl FileDevice {
     /// Makes the file, or empties it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's reason.
     pub fn create(dir: &Path) -> Result<FileDevice, String> {
         let path = dir.join(FILE);
         let mut options = OpenOptions::new();
@@ -39,10 +39,10 @@ impl FileDevice {
         Ok(FileDevice { file, direct: None })
     }
 
-    /// Opens the file; `None` where there is none.
+    /// Opens the file; `None` if there is none.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's reason.
     pub fn open(dir: &Path) -> Result<Option<FileDevice>, String> {
         let path = dir.join(FILE);
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
@@ -52,8 +52,8 @@ impl FileDevice {
         let device = file.and_then(|file| {
             let direct = DirectFile::open(&path);
             direct.as_ref().map_or(Ok(()), DirectFile::own)?;
-            // What a cache shows need not be durable: what the process before wrote is flushed, and what a flush of
-            // its lost is read from the device again.
+            // A cache may show bytes that are not durable. Writes of the process before are
+            // flushed, and bytes that its flush lost are read from the device again.
             file.sync_all()?;
             rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
             Ok(FileDevice { file, direct })

@@ -11,7 +11,7 @@ use crate::disk::stripe::{SECTOR, blank};
 /// Blanks that are written at once while a log is made.
 const CHUNK: u64 = 2048;
 
-/// Why a log is not opened. Nothing in it was changed.
+/// Why a log is not opened. It is unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("there is no log")]
@@ -24,22 +24,25 @@ pub enum OpenError {
     UnknownFormat(u16),
     #[error("the log is damaged in both superblocks: the node must be reset and rejoin")]
     Superblocks,
-    /// What was appended after the log went on at `next` cannot be read: it may have cut off something before.
+    /// A batch behind `next`, the end of the readable log, cannot be read: it may have cut off
+    /// earlier records.
     #[error(
         "the log is damaged behind a batch that ended before {next}: the node must be reset and rejoin"
     )]
     Damaged { next: u64 },
 }
 
-/// What the ring's checksums depend on; no sector of the `disk` medium's ring verifies in a log.
+/// The value that the ring's checksums depend on; no sector of the `disk` medium's ring verifies in
+/// a log.
 pub(super) fn ring_binding(binding: u64) -> u64 {
     base::checksum::checksum(binding, b"log")
 }
 
-/// Makes a device an empty log of so many sectors, whose first index is 1. Until it has returned there is none.
+/// Makes a device an empty log of so many sectors, whose first index is 1. Until it has returned
+/// there is none.
 ///
 /// # Errors
-/// What the device says.
+/// The device's reason.
 ///
 /// # Panics
 /// If a ring cannot have so many sectors.
@@ -93,8 +96,8 @@ pub(super) fn superblock<D: Device>(device: &mut D) -> Result<(Superblock, Vec<u
     Ok((newest, stale))
 }
 
-/// Opens the log on a device: reads the needed part of the ring, restores what parity can, and clears away what an
-/// interrupted store left behind the end.
+/// Opens the log on a device: reads the needed part of the ring, restores sectors by parity, and
+/// clears away the rest of an interrupted store behind the end.
 ///
 /// # Errors
 /// Any [`OpenError`].

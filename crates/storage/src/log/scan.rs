@@ -1,7 +1,9 @@
-//! Walking the ring from its tail: which stripes are whole, where the log ends, and what of it is lost.
+//! Walking the ring from its tail: which stripes are whole, where the log ends, and which records
+//! are lost.
 //!
-//! Each sector is by itself of this lap, of an earlier one, or damaged. One stripe is stored at a time, so only the
-//! newest can be unfinished; one that has a successor was durable, and so was one without a sector of an earlier lap.
+//! Each sector is by itself of this lap, of an earlier one, or damaged. One stripe is stored at a
+//! time, so only the newest can be unfinished. One that has a successor was durable, and so was one
+//! without a sector of an earlier lap.
 
 use bytes::Bytes;
 
@@ -26,11 +28,11 @@ pub(super) struct Found {
     pub(super) restored: Option<(Bytes, Vec<u64>)>,
 }
 
-/// What lies at a position.
+/// The stripe or the end at a position.
 #[derive(Debug)]
 pub(super) enum Next {
     Stripe(Found),
-    /// The log ends here; these sectors belong to nothing and must say so before the head passes them.
+    /// The log ends here; these sectors are unused and must be blank before the head passes them.
     End {
         stale: Vec<u64>,
     },
@@ -77,7 +79,7 @@ impl<'d, D: Device> Scan<'d, D> {
         Ok(see(self.sector(position)?, binding, position, ring))
     }
 
-    /// What lies at `position`, where a stripe ends or the ring begins.
+    /// The stripe or the end at `position`, which follows a stripe or begins the ring.
     pub(super) fn next(&mut self, position: u64) -> Result<Next, String> {
         let room = self.tail + self.ring - position;
         let max = stripe_max(self.ring);
@@ -102,7 +104,7 @@ impl<'d, D: Device> Scan<'d, D> {
                 // Of no stripe that can be here.
                 _ => return Ok(Next::Damaged),
             }
-            // The common case: nothing more has to be known.
+            // The common case, decided at once.
             if Some(offset + 1) == count && is_whole(&seen) {
                 break;
             }
@@ -148,7 +150,7 @@ impl<'d, D: Device> Scan<'d, D> {
         Ok(Next::Stripe(Found { position, sectors, first, batches, restored }))
     }
 
-    /// What a sector that belongs to nothing looks like.
+    /// A sector that belongs to no stripe.
     pub(super) fn blank(&self, position: u64) -> Vec<u8> {
         blank(self.binding, position - self.ring).to_vec()
     }

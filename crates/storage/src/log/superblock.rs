@@ -16,7 +16,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"PLOG");
 pub(super) const FORMAT: u16 = 1;
 const CHECKSUM_LEN: usize = 8;
 
-/// What it says.
+/// The fields of a superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Superblock {
     /// Names the node and cluster whose log this is.
@@ -29,7 +29,7 @@ pub(super) struct Superblock {
     pub(super) first: u64,
 }
 
-/// What is found in the place of a copy.
+/// The state of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Copy {
     Whole(Superblock),

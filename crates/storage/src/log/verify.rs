@@ -10,7 +10,7 @@ use crate::disk::stripe::Seen;
 /// Faults that a report lists; further ones are only counted.
 pub const FAULTS_MAX: usize = 10_000;
 
-/// What an offline check found.
+/// The outcome of an offline check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Records that are kept.
@@ -29,9 +29,10 @@ pub struct Report {
 pub enum Fault {
     /// One of the superblocks, at this offset of the file, is damaged or of another time than the other.
     Superblock { offset: u64 },
-    /// A sector at this offset that parity restores, or that belongs to nothing.
+    /// A sector at this offset that parity restores, or that belongs to no stripe.
     Sector { offset: u64 },
-    /// What was appended after the log went on at `next` cannot be read: it may have cut off something before.
+    /// A batch behind `next`, the end of the readable log, cannot be read: it may have cut off
+    /// earlier records.
     Lost { next: u64 },
 }
 
@@ -59,7 +60,7 @@ impl Report {
 /// Checks the log on a device that no node uses.
 ///
 /// # Errors
-/// Any [`OpenError`] but `Damaged`: then there is nothing that could be checked.
+/// Any [`OpenError`] but `Damaged`: then there is no log to check.
 pub fn verify<D: Device>(device: &mut D) -> Result<Report, OpenError> {
     let (superblock, stale) = superblock(device)?;
     let mut report = Report::default();

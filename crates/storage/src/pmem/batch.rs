@@ -1,4 +1,4 @@
-//! The open batch: what a turn has changed so far, the last change of a place counting.
+//! The open batch: the changes of a turn so far, the last one of each place.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -95,7 +95,7 @@ impl Batch {
         self.changes.push(Change { place, record });
     }
 
-    /// What the batch says of a place: `Some(None)` where it is removed.
+    /// The change of a place in the batch: `Some(None)` if it is removed.
     #[must_use]
     pub fn find(&self, place: &Place) -> Option<Option<&[u8]>> {
         self.index_of(place).map(|index| self.record(index))

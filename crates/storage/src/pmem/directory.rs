@@ -1,15 +1,17 @@
-//! The directory: from a key's hash to its slot, one extendible hash table per shard, in the file itself.
+//! The directory: from a key's hash to its slot, one extendible hash table per shard, in the file
+//! itself.
 //!
-//! A shard's root leads to a leaf, or to an array of pointers to leaves that is indexed by the hash bits after
-//! the shard's. A leaf is a page: a head line, then 63 lines of four entries of 16 bytes, the whole hash and a
-//! self-checking word with the slot. A hash's entry is in its home line or one of the three after it; a full
-//! neighbourhood divides the leaf, or, where that would not help, chains a further page to it.
-//! [After CCEH: Nam et al., "Write-Optimized Dynamic Hashing for Persistent Memory", FAST 2019.]
-//! Departure: entries are never moved within a leaf, and dividing is redone from an intent after a crash.
+//! A shard's root leads to a leaf, or to an array of pointers to leaves that is indexed by the hash
+//! bits after the shard's. A leaf is a page: a head line, then 63 lines of four entries of 16
+//! bytes, the whole hash and a self-checking word with the slot. A hash's entry is in its home line
+//! or one of the three after it. A full neighbourhood divides the leaf, or, if that would not help,
+//! chains a further page to it. [After CCEH: Nam et al., "Write-Optimized Dynamic Hashing for
+//! Persistent Memory", FAST 2019.] Departure: entries are never moved within a leaf, and dividing
+//! is redone from an intent after a crash.
 //!
-//! An entry changes by one 8-byte store. Absence is only ever concluded from words that are whole: an empty
-//! place says under its check that it is empty. What to do about damage is decided above; here it is reported
-//! and, once the shard is durably forgotten, cleared away (see `repair`).
+//! An entry changes by one 8-byte store. Absence is only ever concluded from words that are whole:
+//! an empty place says under its check that it is empty. Damage is reported here and, once the
+//! shard is durably forgotten, cleared away (see `repair`).
 
 use std::io;
 
@@ -41,13 +43,13 @@ const _: () = assert!(GRANULE_BITS <= 40);
 const KIND_LEAF: u64 = 1;
 const KIND_CHAINED: u64 = 2;
 
-/// What a slot turned out to be for the one who looks.
+/// The outcome of a look at a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Match {
     Yes,
     /// Another key of the same hash.
     No,
-    /// Not what the entry promises.
+    /// Not the register of the entry.
     Damaged,
 }
 
@@ -65,11 +67,11 @@ pub struct Damaged {
     pub entry: Option<u64>,
 }
 
-/// What is found of a leaf, and on the way to it.
+/// A leaf, and the way to it.
 #[derive(Debug, Default)]
 pub struct Survey {
     pub entries: Vec<Entry>,
-    /// Offsets of what is damaged: a word, an entry or a page.
+    /// Offsets of damage: a word, an entry or a page.
     pub bad: Vec<u64>,
     /// Where the next leaf begins.
     pub next: Option<u64>,
@@ -112,7 +114,7 @@ struct Head {
     kind: u64,
 }
 
-/// The 16 hash bits after the shard's: what pointers go by.
+/// The 16 hash bits after the shard's, which index pointers.
 fn position(hash: u64) -> u64 {
     hash >> 40 & 0xffff
 }
@@ -256,7 +258,8 @@ impl<M: Memory> Shared<M> {
         Ok(has_next.then(|| shard.shard.first_hash() + (positions.end << 40)))
     }
 
-    /// As `list`, for an offline check: whatever is damaged is named, and what it hides is passed over, no more.
+    /// As `list`, for an offline check: damage is named, and the entries that it hides are passed
+    /// over.
     pub fn survey(&self, shard: ShardId, hash: u64) -> Survey {
         let root_at = self.geometry.root_at(shard) + ROOT_DIRECTORY;
         let mut found = Survey::default();
@@ -315,8 +318,8 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// Clears away whatever is damaged on the way to `hash`, and the entry that was found to lie. What lay
-    /// behind is forgotten: only for a shard that is durably marked so.
+    /// Clears away damage on the way to `hash`, and a wrong entry. The entries behind are
+    /// forgotten: only for a shard that is durably marked so.
     pub fn repair(&self, shard: ShardId, hash: u64, entry: Option<u64>) {
         if let Some(at) = entry {
             self.clear(at);
@@ -349,7 +352,7 @@ impl<M: Memory> Shared<M> {
         self.memory.fence();
     }
 
-    /// What leads to the leaf of `hash`, which is not the right one, leads nowhere any more: for this hash, and for all
+    /// Cuts the link to a leaf that is not the right one for `hash`: for this hash, and for all
     /// others for which it is not the right one either.
     fn drop_leaf(&self, shard: ShardId, hash: u64) {
         let Ok(Root::Pointers { at, bits }) = self.root(shard) else { return };
@@ -579,7 +582,7 @@ impl<M: Memory> Shared<M> {
         if head.depth == split.depth {
             self.put_word(split.old, Head { depth: split.depth + 1, ..head }.payload());
         }
-        // Entries go only once nothing leads to the old leaf for them any more, whatever becomes of the new one.
+        // Entries go only once the old leaf is unlinked for them, whatever becomes of the new one.
         self.memory.fence();
         for at in entries(split.old) {
             if moved.covers(self.memory.load(at)) && matches!(self.entry_slot(at), Ok(Some(_))) {

@@ -1,8 +1,8 @@
-//! Intents: what a worker is about to overwrite, made persistent before it does.
+//! Intents: the versions that a worker is about to overwrite, made persistent first.
 //!
 //! A page per worker. The *turn* names the versions that are being written; once they are persistent its mark
 //! says so. After a crash, a version that is damaged counts as unfinished, and the older one stands in for it,
-//! only where an intact turn without its mark names it; a damaged intent excuses nothing. The *split* says how
+//! only where an intact turn without its mark names it; a damaged intent excuses none. The *split* says how
 //! a leaf of the directory is being divided and is simply done again, for all it does is idempotent.
 //!
 //! ```text
@@ -43,7 +43,7 @@ pub struct Split {
     pub depth: u32,
 }
 
-/// What a worker's last turn left behind.
+/// The intent of a worker's last turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LastTurn {
     pub turn: u64,
@@ -75,13 +75,13 @@ impl<M: Memory> Shared<M> {
         self.put_word(self.geometry.intent_at(worker), turn & TURN_MASK);
     }
 
-    /// What the worker's last turn left behind, and its number.
+    /// The intent of the worker's last turn, and its number.
     pub fn last_turn(&self, worker: u32) -> LastTurn {
         let mark = self.word(self.geometry.intent_at(worker));
         let Some((turn, targets)) = self.read_turn(worker) else {
             return LastTurn { turn: mark.unwrap_or(0), unfinished: Vec::new() };
         };
-        // A damaged mark may have said that the turn was finished: then nothing is excused.
+        // A damaged mark may have said that the turn was finished: then no damage is excused.
         let is_unfinished = mark == Some(turn.wrapping_sub(1) & TURN_MASK);
         LastTurn { turn, unfinished: if is_unfinished { targets } else { Vec::new() } }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! superblock, twice        4 KiB each: magic, format, geometry; never changes
-//! end of what is allocated 4 KiB
+//! end of the allocated part 4 KiB
 //! intents                  4 KiB per worker
 //! shard roots              512 B per database and shard: directory, state, meta, heads of the slab chains
 //! segments                 each: page words, chain words, then pages of 4 KiB
@@ -61,13 +61,13 @@ pub struct ShardId {
     pub shard: Shard,
 }
 
-/// What a run of pages is for.
+/// The use of a run of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageKind {
     Slab(Class),
     Leaf,
     Pointers,
-    /// Nothing: it may be given out again.
+    /// None: it may be given out again.
     Free,
 }
 
@@ -75,7 +75,7 @@ pub enum PageKind {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Class(u8);
 
-/// What a page word says.
+/// The content of a page word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageUse {
     pub kind: PageKind,
@@ -96,7 +96,7 @@ impl ShardId {
 }
 
 impl Geometry {
-    /// What nodes use.
+    /// The sizes that nodes use.
     pub const DEFAULT: Geometry =
         Geometry { workers: 64, databases: SPACES as u32, segment_len: 64 << 20 };
 
@@ -156,7 +156,7 @@ impl Geometry {
         (self.segment_len / PAGE * 16).next_multiple_of(PAGE)
     }
 
-    /// The word that says what the page of `at` is used for.
+    /// The word that tells the use of the page of `at`.
     #[must_use]
     pub fn page_word_at(&self, at: u64) -> u64 {
         let segment = self.segment_of(at);
@@ -265,7 +265,7 @@ impl PageUse {
         kind | self.shard.index() << 8 | self.index << 24
     }
 
-    /// What a page word's payload says; `None` where no such word is written.
+    /// The content of a page word's payload; `None` if no such word is written.
     #[must_use]
     pub fn from_payload(payload: u64) -> Option<PageUse> {
         let kind = match payload & 0xff {

@@ -1,9 +1,10 @@
 //! A file mapped as [`Memory`].
 //!
-//! Address space for the largest file is reserved once; the file is mapped into its front and further pieces
-//! behind, so that growing never moves what a worker reads. MAP_SYNC is asked for first: where the file system
-//! grants it (DAX), a written-back line is persistent without any system call. Elsewhere the mapping is an
-//! ordinary shared one: it survives the process but not the machine, and [`Mapped::is_emulated`] says so.
+//! Address space for the largest file is reserved once. The file is mapped into its front and
+//! further pieces behind, so that growing never moves bytes that a worker reads. MAP_SYNC is asked
+//! for first: if the file system grants it (DAX), a written-back line is persistent without any
+//! system call. Elsewhere the mapping is an ordinary shared one: it survives the process but not
+//! the machine, and [`Mapped::is_emulated`] says so.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -40,7 +41,7 @@ pub struct Mapped {
     is_read_only: bool,
     is_dax: bool,
     flush: CacheFlush,
-    // Bytes up to which what is put with a head goes through the cache.
+    // Bytes up to which a head and its body go through the cache.
     cached_len_max: u64,
 }
 
@@ -56,7 +57,8 @@ unsafe impl Sync for Mapped {}
 pub fn is_dax(file: &File, len: usize) -> io::Result<bool> {
     let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
     let prot = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice, which nothing refers to when it is unmapped.
+    // SAFETY: a fresh mapping at an address of the kernel's choice, without a reference when it is
+    // unmapped.
     unsafe {
         match rustix::mm::mmap(ptr::null_mut(), len, prot, flags, file, 0) {
             Ok(mapping) => {
@@ -88,7 +90,7 @@ impl Mapped {
 
     fn with(file: File, is_read_only: bool) -> io::Result<Mapped> {
         let file_len = file.metadata()?.len();
-        // Growing may have stopped within a page, of which nothing was used.
+        // Growing may have stopped within a page, whose bytes were not used.
         let whole_len = file_len - file_len % 4096;
         if whole_len == 0 || whole_len > LEN_MAX {
             let what = format!("a length of {file_len} bytes cannot be mapped");
@@ -98,7 +100,7 @@ impl Mapped {
         // Without an instruction that writes lines back, DAX would be promised and not kept.
         let is_dax = flush != CacheFlush::Missing && !is_read_only && is_dax(&file, 4096)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: reserves fresh address space that nothing can access.
+        // SAFETY: reserves fresh address space that no code can access.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -137,8 +139,8 @@ impl Mapped {
             true => ProtFlags::READ,
             false => ProtFlags::READ | ProtFlags::WRITE,
         };
-        // SAFETY: the range lies in the space reserved by `new`, which is ours alone; nobody reads beyond `len`,
-        // so that nothing that is in use is replaced.
+        // SAFETY: the range lies in the space reserved by `new`, which is ours alone. No thread
+        // reads beyond `len`, so no byte in use is replaced.
         unsafe {
             let at = self.base.as_ptr().add(from as usize).cast::<c_void>();
             let len = (to - from) as usize;
@@ -150,8 +152,8 @@ impl Mapped {
         Ok(())
     }
 
-    /// Stores a head and a body through the cache and starts writing them back. On its own, so that what it keeps in
-    /// registers is not spilt while a checksum is computed.
+    /// Stores a head and a body through the cache and starts writing them back. A function of its
+    /// own, so that its registers are not spilt while a checksum is computed.
     #[inline(never)]
     fn put_cached(&self, at: u64, head: [u64; 2], body: &[u8]) {
         let len = size_of_val(&head) + body.len();
@@ -166,7 +168,7 @@ impl Mapped {
         unsafe { self.flush.write_back(lines.as_ptr().cast(), len) };
     }
 
-    /// The end of `put_cached`, which jumps here and so has nothing to keep over a call.
+    /// The end of `put_cached`, which jumps here and so keeps no register over a call.
     #[inline(never)]
     fn put_rest(&self, lines: &[AtomicU64], len: usize, rest: &[u8]) {
         copy_rest(&lines[(len - rest.len()) / 8..], rest);
@@ -203,7 +205,7 @@ fn read_only() -> ! {
     panic!("a file that is only looked at is never written");
 }
 
-/// On its own, so that what it says is not made ready by every store.
+/// A function of its own, so that not every store prepares its message.
 #[cold]
 fn not_mapped(at: u64, len: u64, mapped: u64) -> ! {
     panic!(
@@ -270,7 +272,7 @@ fn copy_pieces<'a>(words: &[AtomicU64], bytes: &'a [u8]) -> &'a [u8] {
     rest
 }
 
-/// On its own, so that what it keeps in registers is not spilt where there is no rest.
+/// A function of its own, so that its registers are not spilt if there is no rest.
 #[inline(never)]
 fn copy_rest(words: &[AtomicU64], bytes: &[u8]) {
     assert!(bytes.len() <= size_of_val(words), "what is stored has room");
@@ -303,15 +305,15 @@ fn stream<const HEAD: usize>(lines: &[AtomicU64], head: [u64; HEAD], body: &[u8]
 impl Drop for Mapped {
     fn drop(&mut self) {
         let len = LEN_MAX as usize + HUGE;
-        // SAFETY: the reservation and all that was mapped into it, which nothing refers to any more.
+        // SAFETY: the reservation and all that was mapped into it, without a reference left.
         let unmapped = unsafe { rustix::mm::munmap(self.reserved.as_ptr().cast(), len) };
         assert!(unmapped.is_ok(), "a reserved range can be unmapped");
     }
 }
 
-/// What few lines need spills as few registers as can be: spilt ones wait for the fence before like any store. Once the
-/// processor has no room for more of them, it cannot begin with the next write; a busy thread on the same core leaves
-/// half of the room.
+/// The code for few lines spills as few registers as can be: spilt ones wait for the fence before
+/// like any store. Once the processor has no room for more of them, it cannot begin with the next
+/// write. A busy thread on the same core leaves half of the room.
 impl Memory for Mapped {
     fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
@@ -397,8 +399,8 @@ impl Memory for Mapped {
         self.flush.fence();
     }
 
-    /// The system knows which pages of a DAX file were written to, and writes their lines back. [Linux:
-    /// dax_writeback_mapping_range] On another file nothing outlives the machine for sure anyway.
+    /// The system knows which pages of a DAX file were written to, and writes their lines back.
+    /// [Linux: dax_writeback_mapping_range] No other file surely outlives the machine anyway.
     fn settle(&self) -> io::Result<()> {
         if self.is_dax && !self.is_read_only { self.file.sync_data() } else { Ok(()) }
     }

@@ -1,8 +1,8 @@
-//! What the medium asks of memory: stores, write-backs, fences.
+//! The operations that the medium needs of memory: stores, write-backs, fences.
 //!
-//! Small on purpose, so that a test can model a cache that loses any subset of what was not fenced (see
-//! `modelled`). Everything is made of aligned 8-byte words that are stored whole: the unit that persistent
-//! memory keeps whole as well.
+//! They are few, so that a test can model a cache that loses any subset of unfenced stores (see
+//! `modelled`). Everything is made of aligned 8-byte words that are stored whole: the unit that
+//! persistent memory keeps whole as well.
 
 use std::io;
 
@@ -10,8 +10,8 @@ use super::persist::LINE;
 
 /// Memory whose contents outlive the process, shared by all workers.
 ///
-/// Offsets of words are multiples of 8. Two workers never store to one word at a time: shards belong to one
-/// worker each, and what they share is behind the allocator's lock.
+/// Offsets of words are multiples of 8. Two workers never store to one word at a time: shards
+/// belong to one worker each, and the allocator's lock guards shared words.
 pub trait Memory: Send + Sync + 'static {
     /// Bytes there are; a multiple of 4096. Only grows.
     fn len(&self) -> u64;
@@ -20,10 +20,11 @@ pub trait Memory: Send + Sync + 'static {
         self.len() == 0
     }
 
-    /// Makes it `len` bytes long; new bytes are zero. Nothing moves: what others read meanwhile stays in place.
+    /// Makes it `len` bytes long; new bytes are zero. Bytes that others read meanwhile stay in
+    /// place.
     ///
     /// # Errors
-    /// When there is no space; nothing has changed then.
+    /// When there is no space; the memory is unchanged then.
     fn grow(&self, len: u64) -> io::Result<()>;
 
     /// The word at `at`.
@@ -53,20 +54,21 @@ pub trait Memory: Send + Sync + 'static {
     /// Starts writing back the lines that `at..at + len` touches; a fence makes it certain.
     fn write_back(&self, at: u64, len: u64);
 
-    /// Stores `bytes` as `write` does and starts writing them back. Whole lines are fastest: nothing of what was there
-    /// has to be kept.
+    /// Stores `bytes` as `write` does and starts writing them back. Whole lines are fastest: no
+    /// earlier byte of them has to be kept.
     fn put(&self, at: u64, bytes: &[u8]) {
         self.write(at, bytes);
         self.write_back(at, bytes.len() as u64);
     }
 
-    /// Says that so many bytes are about to be put at `at`, with a head: what that needs may be fetched meanwhile.
+    /// Announces a store of so many bytes at `at`, with a head: its lines may be fetched meanwhile.
     fn expect_put(&self, at: u64, len: u64) {
         let _ = (at, len);
     }
 
-    /// As `put`, of two words and bytes behind them, with a fence to follow soon. `at` is a multiple of 64, and the lines
-    /// hold nothing else: what was behind the bytes in the last one is kept or becomes zeros.
+    /// As `put`, of two words and bytes behind them, with a fence to follow soon. `at` is a
+    /// multiple of 64, and the lines hold no other data: the rest of the last one is kept or
+    /// becomes zeros.
     fn put_headed(&self, at: u64, head: [u64; 2], body: &[u8]) {
         store_headed(self, at, head, body);
         self.write_back(at, 16 + body.len() as u64);
@@ -75,11 +77,11 @@ pub trait Memory: Send + Sync + 'static {
     /// Everything written back before is persistent before anything stored after.
     fn fence(&self);
 
-    /// Makes persistent whatever a process that has ended stored, written back or not. Called once, before anything
-    /// is read.
+    /// Makes persistent all stores of a process that has ended, written back or not. Called once,
+    /// before anything is read.
     ///
     /// # Errors
-    /// What the system says; nothing may be believed then.
+    /// The system's reason; then no byte may be believed.
     fn settle(&self) -> io::Result<()>;
 }
 

@@ -1,9 +1,9 @@
-//! Memory with a modelled cache: what a crash may leave of it is drawn, not hoped for.
+//! Memory with a modelled cache: the outcome of a crash is drawn.
 //!
-//! A store stays in the cache until its line is written back and a fence follows; but the cache may write any
-//! line out by itself at any time. So after a crash each line holds what was certain at the last fence or any
-//! later state of it, independently of other lines. For crash tests and the simulator, where a missing flush
-//! must show.
+//! A store stays in the cache until its line is written back and a fence follows. But the cache may
+//! write any line out by itself at any time. So after a crash each line holds its state of the last
+//! fence or any later one, independently of other lines. For crash tests and the simulator, which
+//! must show a missing flush.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,7 +24,7 @@ pub struct Modelled(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    // What the program sees.
+    // The program's view.
     now: Vec<u64>,
     persistent: Persistent,
     // Lines written back since the last fence, with the state that was.
@@ -45,7 +45,7 @@ pub enum Moment {
     Fence(u64),
 }
 
-/// What is certain, and what may be.
+/// The certain state, and the possible ones.
 #[derive(Clone, Debug)]
 pub struct Persistent {
     words: Vec<u64>,
@@ -54,7 +54,8 @@ pub struct Persistent {
 }
 
 impl Persistent {
-    /// What the next process sees if this one ends: every store is there, and what was uncertain still is.
+    /// The next process's view if this one ends: every store is there, and uncertain lines still
+    /// are.
     #[must_use]
     pub fn killed(&self) -> Modelled {
         let mut words = self.words.clone();
@@ -88,7 +89,8 @@ impl Persistent {
         })
     }
 
-    /// Draws what a crash leaves: everything as old as possible, as new as possible, or any mixture.
+    /// Draws the outcome of a crash: everything as old as possible, as new as possible, or any
+    /// mixture.
     #[must_use]
     pub fn crash(&self, prng: &mut Prng) -> Modelled {
         let mut words = self.words.clone();
@@ -140,7 +142,7 @@ impl Modelled {
         Modelled::from_words(self.state().now.clone())
     }
 
-    /// What a crash right now may leave.
+    /// A possible outcome of a crash right now.
     #[must_use]
     pub fn persistent(&self) -> Persistent {
         self.state().persistent.clone()
@@ -158,23 +160,23 @@ impl Modelled {
         self.state().fences
     }
 
-    /// Remembers what a crash would leave at a moment to come; see `captured`.
+    /// Remembers the outcome of a crash at a moment to come; see `captured`.
     pub fn capture_at(&self, moment: Moment) {
         self.state().capture_at = Some(moment);
     }
 
-    /// What a crash at the chosen moment leaves; none where it has not come.
+    /// The outcome of a crash at the chosen moment; none if it has not come.
     #[must_use]
     pub fn captured(&self) -> Option<Persistent> {
         self.state().captured.clone()
     }
 
-    /// Damages a byte, in what the program sees and in what persists.
+    /// Damages a byte, in the program's view and in the persistent one.
     pub fn flip(&self, at: u64, mask: u8) {
         self.damage(at, |byte| byte ^ mask);
     }
 
-    /// Replaces a byte, in what the program sees and in what persists.
+    /// Replaces a byte, in the program's view and in the persistent one.
     pub fn damage(&self, at: u64, change: impl Fn(u8) -> u8) {
         let mut state = self.state();
         let (word, byte) = ((at / 8) as usize, (at % 8) as usize);

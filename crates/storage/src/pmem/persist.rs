@@ -107,11 +107,12 @@ impl CacheFlush {
     }
 }
 
-/// Copies whole pieces of 16 bytes, in rising order, with stores that other threads see as stores of words.
+/// Copies whole pieces of 16 bytes, in rising order, with stores that other threads see as stores
+/// of words.
 ///
 /// # Safety
-/// `len` bytes at `from` are readable, as many at `to` are mapped and writable, `len` is a multiple of 16 and not 0, and
-/// `to` is a multiple of 8. Nobody else stores there meanwhile.
+/// `len` bytes at `from` are readable, as many at `to` are mapped and writable, `len` is a multiple
+/// of 16 and not 0, and `to` is a multiple of 8. No other thread stores there meanwhile.
 #[inline(always)]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -141,8 +142,9 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// As [`copy`], past the cache: nothing is read first, the next fence makes it persistent, and the cache does not hold
-/// it afterwards. A line goes off when all of it is stored, parts of it perhaps before. [Intel SDM, vol. 1, 10.4.6.2]
+/// As [`copy`], past the cache: no line is read first, the next fence makes it persistent, and the
+/// cache does not hold it afterwards. A line goes off when all of it is stored, parts of it perhaps
+/// before. [Intel SDM, vol. 1, 10.4.6.2]
 ///
 /// # Safety
 /// As for [`copy`], and `to` is a multiple of 16; a fence comes before anything that refers to it.
@@ -174,8 +176,8 @@ pub unsafe fn stream(to: *mut u8, from: *const u8, len: usize) {
 /// Stores one word as [`stream`] does.
 ///
 /// # Safety
-/// `to` is mapped, writable and a multiple of 8, nobody else stores there meanwhile, and a fence comes before anything
-/// that refers to it.
+/// `to` is mapped, writable and a multiple of 8, no other thread stores there meanwhile, and a
+/// fence comes before anything that refers to it.
 #[inline(always)]
 pub unsafe fn stream_word(to: *mut u64, word: u64) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -195,7 +197,7 @@ pub unsafe fn stream_word(to: *mut u64, word: u64) {
     }
 }
 
-/// Asks for a line that will be stored to. It is a hint: nothing happens where there is no such line.
+/// Asks for a line that will be stored to. It is a hint, without effect if there is no such line.
 /// [Intel SDM, vol. 2: PREFETCHW]
 #[inline(always)]
 pub fn expect_store(line: *const u8) {

@@ -1,8 +1,8 @@
 //! Where a handle last saw registers: a bounded table that saves looking them up again.
 //!
-//! It only ever says where a slot is and which of its versions this handle knows to be the newest, from having
-//! verified or written it. What is read through it is verified all the same. It forgets everything as soon as
-//! any damage is found.
+//! It only ever says where a slot is and which of its versions this handle knows to be the newest,
+//! from having verified or written it. Bytes that are read through it are verified all the same. It
+//! forgets everything as soon as any damage is found.
 
 use types::{Database, Key};
 

@@ -1,7 +1,8 @@
-//! What the handles of all workers share: the memory, its geometry, and the allocator of pages.
+//! The state that the handles of all workers share: the memory, its geometry, and the allocator of
+//! pages.
 //!
-//! Only the allocator is behind a lock, and it is asked for whole runs. Everything else in the file belongs to
-//! one shard, and a shard to one worker.
+//! Only the allocator is behind a lock, and it is asked for whole runs. Everything else in the file
+//! belongs to one shard, and a shard to one worker.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -126,7 +127,7 @@ impl<M: Memory> Shared<M> {
         word::open(self.place(at), beside, self.memory.load(at))
     }
 
-    /// Stores a word; nothing is written back.
+    /// Stores a word, without a write-back.
     #[inline]
     pub fn set_word(&self, at: u64, payload: u64) {
         self.memory.store(at, word::seal(self.place(at), 0, payload));
@@ -162,7 +163,7 @@ impl<M: Memory> Shared<M> {
         at.checked_add(len).is_some_and(|end| end <= self.memory.len())
     }
 
-    /// What the page of `at` is used for; `None` where that is damaged, or `at` is not in a page.
+    /// The use of the page of `at`; `None` if that is damaged, or `at` is not in a page.
     #[inline]
     pub fn page_use(&self, at: u64) -> Option<PageUse> {
         if at < self.geometry.segments_at() {
@@ -188,16 +189,17 @@ impl<M: Memory> Shared<M> {
                 Err(error) => self.take_any(&mut allocator, pages).ok_or(error)?,
             },
         };
-        // Under the lock: whoever looks for free pages must not find these.
+        // Under the lock: a search for free pages must not find these.
         self.put_page_words(run, pages, |index| PageUse { kind, shard, index });
         Ok(run)
     }
 
-    /// Gives back a run of pages that nothing leads to any more, durably.
+    /// Gives back a run of pages that is unlinked, durably.
     pub fn free(&self, shard: ShardId, run: u64, pages: u64) {
         let mut allocator = self.lock();
         self.put_page_words(run, pages, |_| PageUse { kind: PageKind::Free, shard, index: 0 });
-        // Else a crash might bring back what the words say now, after somebody else was given these pages.
+        // Else a crash might bring back the words of now, after another worker was given these
+        // pages.
         self.memory.fence();
         allocator.put_hole(run, pages);
     }
@@ -223,7 +225,7 @@ impl<M: Memory> Shared<M> {
 
     /// As `take_free`, however long that takes.
     fn take_any(&self, allocator: &mut Allocator, pages: u64) -> Option<u64> {
-        // What was forgotten since the first look began is found by the second.
+        // The second look finds shards that were forgotten since the first began.
         (0..2).find_map(|_| {
             self.look_for_holes(allocator, u64::MAX);
             allocator.take_hole(pages)
@@ -349,7 +351,7 @@ impl Allocator {
     }
 }
 
-/// The offset that a payload names; `None` for "nothing" and for what is no offset.
+/// The offset that a payload names; `None` if it names none.
 #[inline]
 pub fn offset_of(payload: u64) -> Option<u64> {
     (payload < 1 << GRANULE_BITS).then_some(payload * GRANULE)

@@ -1,11 +1,13 @@
 //! Free slots: found again after a restart, never written down.
 //!
-//! A slot is in use where the directory leads to it, and only there; so no list of free slots has to survive a
-//! crash, and none can be wrong. A worker keeps the free slots that it knows of, per shard and class, and
-//! learns of others by walking the shard's slabs, a few at a time, when it needs one.
+//! A slot is in use if the directory leads to it, and only then. So no list of free slots has to
+//! survive a crash, and none can be wrong. A worker keeps the free slots that it knows of, per
+//! shard and class, and learns of others by walking the shard's slabs, a few at a time, when it
+//! needs one.
 //!
-//! A run whose slots are all free leaves its slab, and its pages go to whoever needs some next. A few such runs are kept for
-//! a while: lengths that change to and fro would take and give back pages each time.
+//! A run whose slots are all free leaves its slab, and any worker may take its pages. A few such
+//! runs are kept for a while: lengths that change to and fro would take and give back pages each
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -85,7 +87,7 @@ impl Free {
         Some(slot)
     }
 
-    /// Nothing of a run is to be given out any more.
+    /// No slot of a run is to be given out any more.
     fn forget_run(&mut self, run: u64, class: Class) {
         let end = run + class.run_pages() * PAGE;
         self.slots.retain(|slot| !(run..end).contains(slot));
@@ -178,7 +180,7 @@ impl Slabs {
         }
     }
 
-    /// Takes back a slot that was given out and nothing leads to.
+    /// Takes back a slot that was given out and is not linked.
     pub fn take_back<M: Memory>(&mut self, shared: &Shared<M>, home: Home) {
         self.given.remove(&home.at);
         self.give_back(shared, home);
@@ -220,7 +222,7 @@ impl Slabs {
         };
         let run = shared.run_named_at(next, shard, class)?;
         match self.free_run(shared, (shard, class), run, buffers) {
-            // What was behind it is behind the last one now.
+            // The runs behind it are behind the last one now.
             true => last.or_else(|| shared.run_named_at(next, shard, class)),
             false => Some(run),
         }
@@ -333,7 +335,7 @@ impl Free {
             shared.clear_slot(Home { at, class, shard }, buffers);
         }
         let chain = shared.geometry.chain_at(shard, class);
-        // A damaged head or link costs the free slots behind it, nothing else.
+        // A damaged head or link costs only the free slots behind it.
         let next = shared.run_named_at(chain, shard, class).map_or(NONE, |next| next / GRANULE);
         shared.put_word(shared.geometry.next_word_at(run), next);
         shared.memory.fence();
@@ -395,8 +397,8 @@ impl<M: Memory> Shared<M> {
         self.read_free(home, buffers).is_some()
     }
 
-    /// What is in a slot that nothing leads to. Where the page does not say that such a slot is there, nobody would find
-    /// what was put into it.
+    /// The content of an unlinked slot. If the page does not say that such a slot is there, a
+    /// record in it would never be found.
     fn read_free(&self, home: Home, buffers: &mut Buffers) -> Option<Reading> {
         self.home(home.at).filter(|it| *it == home)?;
         let reading = self.read_slot(home, buffers)?;

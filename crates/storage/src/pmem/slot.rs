@@ -3,7 +3,7 @@
 //!
 //! A version is a header of 24 bytes, the key and the record, in its own cache lines, checksummed with a seed
 //! that binds it to its place and its directory. The sequences of a slot's versions always differ by one, so
-//! that the newer one is known for ever although the number wraps. A version that holds nothing is *void* and
+//! that the newer one is known for ever although the number wraps. A version without a record is *void* and
 //! says so under a checksum: no state of a slot but one that was interrupted is ever invalid.
 //!
 //! ```text
@@ -22,7 +22,7 @@ use super::persist::LINE;
 use super::shared::Shared;
 use crate::mutation::{self, Mutation};
 
-/// Bytes of the checksum, in front of what it covers.
+/// Bytes of the checksum, in front of the bytes that it covers.
 const SUM_LEN: usize = 8;
 
 /// Fills in the checksum of `bytes`, its first eight, over the others.
@@ -37,7 +37,7 @@ fn is_sealed(seed: u64, bytes: &[u8]) -> bool {
     sum == checksum(seed, rest).to_le_bytes()
 }
 
-/// What a version holds.
+/// The content of a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Cell,
@@ -72,7 +72,7 @@ pub struct Reading {
     /// Which version is the newer one, 0 or 1.
     pub newest: usize,
     pub sequence: u32,
-    /// What it holds; `None` where the slot was never written.
+    /// Its content; `None` if the slot was never written.
     pub content: Option<Content>,
 }
 
@@ -210,7 +210,7 @@ impl<M: Memory> Shared<M> {
         self.write(home, (index, sequence), kind, (key, record), &mut buffers.0[index]);
     }
 
-    /// Stores a version that holds nothing and starts writing it back.
+    /// Stores a void version and starts writing it back.
     pub fn write_void(&self, home: Home, index: usize, sequence: u32, buffers: &mut Buffers) {
         self.write(home, (index, sequence), KIND_VOID, (&[], &[]), &mut buffers.0[index]);
     }
@@ -243,7 +243,7 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// Makes a slot that has never been used, or that nothing refers to, hold nothing.
+    /// Makes both versions of a slot void that has never been used, or is not linked.
     pub fn clear_slot(&self, home: Home, buffers: &mut Buffers) {
         self.write_void(home, 0, u32::MAX, buffers);
         self.write_void(home, 1, 0, buffers);

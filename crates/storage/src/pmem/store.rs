@@ -51,7 +51,7 @@ impl<M: Memory> Store for PmemStore<M> {
 
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
         let shard = ShardId { database, shard };
-        // Who has not heard of the damage cannot have recovered from it.
+        // A worker that has not heard of the damage cannot have recovered from it.
         let forgotten = forgotten || self.damaged.contains(&shard);
         self.batch.forgets.insert(shard, forgotten);
     }
@@ -81,7 +81,7 @@ impl<M: Memory> Store for PmemStore<M> {
             return;
         }
         let mut batch = std::mem::take(&mut self.batch);
-        // Damage that is found on the way takes back what the batch says of a shard.
+        // Damage that is found on the way takes back the batch's marks of a shard.
         self.batch.forgets = std::mem::take(&mut batch.forgets);
         match self.apply(&batch) {
             Ok(()) => {

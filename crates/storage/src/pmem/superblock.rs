@@ -1,4 +1,4 @@
-//! The first two pages: what the file is, twice.
+//! The first two pages: geometry and owner of the file, twice.
 //!
 //! ```text
 //! 0..8    checksum, bound to the copy     8..16   magic
@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"PALIPMEM";
 pub const FORMAT: u32 = 2;
 const LEN: usize = 48;
 
-/// What a file is.
+/// The geometry and owner of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Superblock {
     pub geometry: Geometry,

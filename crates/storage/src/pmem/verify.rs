@@ -23,7 +23,7 @@ use crate::{Note, Progress};
 /// Faults that a report lists; further ones are only counted.
 pub const FAULTS_MAX: usize = 10_000;
 
-/// What an offline check found.
+/// The outcome of an offline check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Registers that are whole.
@@ -40,7 +40,7 @@ pub struct Report {
     fresh: Vec<Fault>,
 }
 
-/// What a check says meanwhile; progress is in shards.
+/// Receives reports during a check; progress is in shards.
 pub type Say<'s> = &'s mut dyn FnMut(Note<'_, Fault>);
 
 /// Something damaged.
@@ -52,11 +52,11 @@ pub enum Fault {
     Directory { database: Database, shard: Shard, hash: u64, at: u64 },
     /// The slot of a register, at this offset of the file.
     Register { database: Database, shard: Shard, hash: u64, slot: u64 },
-    /// The record of a whole shard, or what leads to it.
+    /// The record of a whole shard, or the link to it.
     Meta { database: Database, shard: Shard },
     /// A record that a later version wrote.
     Unknown(UnknownRecord),
-    /// What says whether a shard is forgotten.
+    /// The word that says whether a shard is forgotten.
     State { database: Database, shard: Shard },
 }
 
@@ -94,7 +94,7 @@ impl Report {
         self.fresh.push(fault);
     }
 
-    /// Names what was found since the last call.
+    /// Names the faults that were found since the last call.
     fn tell(&mut self, say: &mut dyn FnMut(Note<'_, Fault>)) {
         self.fresh.drain(..).for_each(|fault| say(Note::Bad(&fault)));
     }
@@ -103,7 +103,7 @@ impl Report {
 /// Checks the file in a data directory that no node is using.
 ///
 /// # Errors
-/// Any [`PmemError`]: then there is nothing that could be checked.
+/// Any [`PmemError`]: then there is no file to check.
 pub fn verify(
     dir: &Path,
     binding: u64,

@@ -5,7 +5,7 @@
 //! damage to a single byte changes it for certain (no `d * 256^k` with `0 < |d| < 256` is a multiple of the
 //! prime), other garbage passes once in 65521 times per word, and a word found elsewhere or zero never counts.
 
-/// Largest payload, kept for "nothing here".
+/// Largest payload, kept for an empty place.
 pub const NONE: u64 = MASK;
 
 const MASK: u64 = (1 << 48) - 1;

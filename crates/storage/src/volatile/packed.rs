@@ -1,8 +1,8 @@
-//! A key and its record in one piece of memory behind one thin pointer: nothing else is kept of a register that nobody
-//! uses.
+//! A key and its record in one piece of memory behind one thin pointer: the whole cost of an unused
+//! register.
 //!
-//! A boxed slice would be safe and would cost twice as much in a table that is half empty. It cannot be shared or
-//! changed: whoever has one owns its memory until it is dropped.
+//! A boxed slice would be safe and would cost twice as much in a table that is half empty. It
+//! cannot be shared or changed: its owner owns the memory until it is dropped.
 
 #![allow(unsafe_code)]
 
@@ -36,8 +36,8 @@ impl Packed {
         let Some(at) = NonNull::new(unsafe { alloc(layout) }.cast::<Lens>()) else {
             handle_alloc_error(layout)
         };
-        // SAFETY: the new memory is aligned for the lengths, which are followed by room for both, and nobody else
-        // knows of it.
+        // SAFETY: the new memory is aligned for the lengths, which are followed by room for both,
+        // and no other code knows of it.
         unsafe {
             at.write(lens);
             let bytes = at.add(1).cast::<u8>();

@@ -1,7 +1,7 @@
-//! Every crash of a history: what was stored before is there, of the store under way any of its sectors is.
+//! Every crash of a history: earlier stores are there, and any sectors of the store under way.
 //!
-//! Each such state must open and be the log before or after the store under way; the crash of that opening is tried
-//! too, and the log goes on from there.
+//! Each such state must open and be the log before or after the store under way. The crash of that
+//! opening is tried too, and the log goes on from there.
 
 use base::Prng;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::support::*;
 const SUBSETS_MAX: u64 = 64;
 const SUBSETS_DRAWN: u64 = 12;
 
-/// A store, and what the log was before and is after it.
+/// A store, and the log before and after it.
 struct Step {
     store: Store,
     before: Model,
@@ -41,7 +41,7 @@ fn history(seed: u64, sectors: u64, changes: u64) -> (Memory, Vec<Step>) {
             let upto = if let Change::CutFront { upto } = change { upto } else { half };
             log.engine.cut_front(upto);
             model.cut_front(upto);
-            // Nothing is stored for this: it holds from now on whatever is found.
+            // Without a store: it holds from now on whatever is found.
             durable.cut_front(upto);
         }
         while let Some(store) = log.engine.next_store() {
@@ -91,7 +91,8 @@ fn open<'m>(memory: &mut Memory, allowed: &[&'m Model], what: &str) -> &'m Model
     allowed[found.unwrap_or_else(|| panic!("{what}: {differences:?}"))]
 }
 
-/// The log goes on after a crash, and what the crash left does not come up again: not behind a shorter stripe either.
+/// The log goes on after a crash, and remains of the crash do not come up again: not behind a
+/// shorter batch either.
 fn go_on(mut memory: Memory, rotten: u64, prng: &mut Prng, what: &str) {
     let mut model = Model::default();
     for len in [1, prng.below(900), prng.below(900)] {

@@ -5,7 +5,7 @@ use storage::log::{Log, OpenError, verify};
 
 use crate::support::*;
 
-/// A log at rest after some laps, and what must be in it.
+/// A log at rest after some laps, and its wanted records.
 fn log(seed: u64) -> (Memory, Model) {
     let mut prng = Prng::new(seed);
     let mut memory = Memory::with_log(SMALL);
@@ -20,7 +20,7 @@ fn log(seed: u64) -> (Memory, Model) {
     (memory, model)
 }
 
-/// What one sector may turn into: nothing of what it was.
+/// The states that one damaged sector may turn into.
 fn damages(memory: &Memory, at: usize, prng: &mut Prng) -> Vec<Vec<u8>> {
     let before = memory.bytes[at..at + SECTOR].to_vec();
     let mut flipped = before.clone();
@@ -63,7 +63,7 @@ fn one_damaged_sector_costs_nothing_is_named_and_is_mended() {
                 assert!(check(&mut damaged, &model, &what), "{what}: refused");
                 let report = verify(&mut damaged).expect("one superblock is whole");
                 let is_mended = report.faults_count == 0;
-                // What lies in the free part is written anew before it means anything.
+                // Sectors of the free part are written anew before they count.
                 assert!(is_mended || report.faults_count == 1, "{what}: {report:?}");
             }
         }

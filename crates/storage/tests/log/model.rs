@@ -16,7 +16,8 @@ fn run(seed: u64, sectors: u64, changes: u64) {
         if let Some(what) = model.difference(&log.engine) {
             panic!("seed {seed}: after a restart {what}");
         }
-        // A restart may bring back what nobody asked for, and may have forgotten that the log begins further on.
+        // A restart may bring back records that were given up, and may have forgotten that the log
+        // begins further on.
         model.first = log.engine.first();
         model.records = log.engine.range(0..=u64::MAX).map(|(_, record)| record.clone()).collect();
         for _ in 0..prng.between(1, 30).min(left) {

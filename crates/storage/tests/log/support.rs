@@ -1,4 +1,4 @@
-//! A device in memory that remembers what was stored, and the list that a log must be like.
+//! A device in memory that remembers all stores, and the list that a log must be like.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub const BINDING: u64 = 0x5eed_0002;
 /// Small, so that a few dozen batches pass its end.
 pub const SMALL: u64 = 64;
 
-/// A device: what is durable, and every store since it was last asked.
+/// A device: its durable bytes, and every store since it was last asked.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pub bytes: Vec<u8>,
@@ -88,12 +88,12 @@ impl Device for Memory {
     }
 }
 
-/// What a log must be like.
+/// The records that a log must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Model {
     pub first: u64,
     pub records: Vec<Bytes>,
-    /// What was cut off the front, which a restart may bring back.
+    /// Records that were cut off the front, which a restart may bring back.
     pub given_up: BTreeMap<u64, Bytes>,
 }
 
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    /// Why a log that was opened is not this one; a part of what was cut off the front may be back.
+    /// Why a log that was opened is not this one; records that were cut off the front may be back.
     pub fn difference(&self, engine: &Engine) -> Option<String> {
         let kept: Vec<Bytes> =
             engine.range(self.first..=u64::MAX).map(|(_, record)| record.clone()).collect();

@@ -87,7 +87,7 @@ proptest! {
     }
 }
 
-/// A medium, what is in it, and a key whose put changes the directory's pages.
+/// A medium, its records, and a key whose put changes the directory's pages.
 struct Restructuring {
     base: Modelled,
     before: Model,

@@ -34,7 +34,7 @@ pub fn lived_in(seed: u64) -> (Modelled, Vec<Place>, Model) {
     (memory, places, model)
 }
 
-/// Opens a damaged medium and asks for everything: newest or lost, and who lost something says so.
+/// Opens a damaged medium and asks for everything: newest or lost, and a loss is told.
 pub fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
     for worker in 0..2 {
         let mut store = open(image).store(worker);
@@ -72,7 +72,7 @@ fn a_flip_of_any_byte_never_brings_back_an_old_record_or_hides_one() {
     let (memory, places, model) = lived_in(11);
     let mut prng = Prng::new(12);
     let from = SMALL.segments_at();
-    // The roots of shards that nothing was put into are left out: nothing could be found there.
+    // The roots of shards without records are left out: no damage could be found there.
     let roots: Vec<u64> = [3, 200]
         .iter()
         .flat_map(|shard| {
@@ -184,7 +184,7 @@ fn damage_to_the_newest_version_is_amnesia_even_right_after_its_turn() {
         let lost = Completion::Loaded { place: place.clone(), load: Load::Lost };
         assert_eq!(poll(&mut store), [forgotten, lost]);
         assert_eq!(store.load(&place), Load::Lost);
-        // What a quorum gives back is kept, and the shard is whole again.
+        // Records from a quorum are kept, and the shard is whole again.
         store.put(&place, b"recovered");
         store.set_forgotten(DATABASE, shard, false);
         store.submit();
@@ -349,8 +349,8 @@ fn a_damaged_leaf_is_named_once_and_costs_no_time() {
     assert_eq!(report.faults_count, 1, "{:?}", report.faults);
 }
 
-/// A full file system, or the end of a process, has left a file that grew by a part of a segment; then the word that says
-/// what has been given out is damaged.
+/// A full file system, or the end of a process, has left a file that grew by a part of a segment.
+/// Then the word that tells the allocated part is damaged.
 #[test]
 fn what_is_given_out_behind_a_file_that_grew_in_part_is_no_part_of_a_header() {
     use storage::pmem::layout::{BUMP_AT, Geometry};

@@ -201,7 +201,7 @@ fn holes_of_a_file_are_filled_when_it_is_opened() {
     assert_eq!(found(pmem.store(0).load(&cell(b"key"))), Some(b"record".to_vec()));
 }
 
-/// What it leads to may not be mounted yet.
+/// Its target may not be mounted yet.
 #[test]
 fn a_link_that_leads_nowhere_is_left_alone() {
     let scratch = Scratch::new("link");

@@ -1,4 +1,4 @@
-//! A medium that cannot grow any more: what is free in it is found before it is given up.
+//! A medium that cannot grow any more: its free space is found before it is given up.
 
 use storage::pmem::modelled::Modelled;
 use storage::{Completion, Place, Store};

@@ -35,7 +35,7 @@ struct Life {
     crashes: u64,
 }
 
-/// What the turns under way may leave.
+/// The possible outcomes of the turns under way.
 struct Under {
     before: Model,
     after: Model,
@@ -99,7 +99,7 @@ impl Life {
         }
     }
 
-    /// What was said: nothing of damage; true where the medium is full.
+    /// Completions without damage; true if the medium is full.
     fn said(&mut self) -> bool {
         let mut is_full = false;
         for store in &mut self.stores {
@@ -252,7 +252,7 @@ fn live(seed: u64, rounds: u64) -> u64 {
                 life.reopen(image);
             }
             None => {
-                // What was captured once stays captured: forget it.
+                // A captured state stays captured: forget it.
                 life.memory.capture_at(Moment::Event(u64::MAX));
             }
         }

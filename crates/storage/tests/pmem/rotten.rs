@@ -106,7 +106,7 @@ impl Life {
         }
     }
 
-    /// Damages something: a byte always shows, and so do zeros and what is a line of somewhere else.
+    /// Damages bytes: a single one always shows, and so do zeros and a line of another place.
     fn rot(&mut self) {
         let memory = self.memory.clone();
         let is_used = |at: &u64| memory.load(*at) != 0;

@@ -1,4 +1,4 @@
-//! What nobody asks for is verified all the same, and found damaged where it is.
+//! Records that are never asked for are verified all the same, and damage is found where it is.
 
 use base::Prng;
 use std::path::Path;
@@ -97,7 +97,7 @@ fn a_damaged_older_version_and_a_damaged_superblock_are_found() {
     assert_eq!((scrubbed.damaged, forgotten), (1, 1));
 }
 
-/// What a scrub of it says where all is whole.
+/// The answer of a scrub of a whole medium.
 fn clean(memory: &Modelled) -> Scrubbed {
     scrub_all(&mut open(&memory.stopped()).store(1), 4096).0
 }
@@ -108,7 +108,7 @@ fn a_scrub_counts_every_register_and_writes_nothing() {
     let image = memory.stopped();
     let mut store = open(&image).store(0);
     let cells = model.keys().filter(|place| matches!(place, Place::Cell(..))).count() as u64;
-    // What has become empty is given back first.
+    // Runs that have become empty are given back first.
     scrub_all(&mut store, 1 << 20);
     let events = image.events();
     for step in [1, 700, 1 << 20] {

@@ -1,4 +1,5 @@
-//! The file follows what lives in it: pages of runs that have become empty go to other shards and lengths.
+//! The file follows its live records: pages of runs that have become empty go to other shards and
+//! lengths.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -117,7 +118,7 @@ fn nor_with_restarts_where_a_scrub_finds_what_is_empty() {
     }
 }
 
-/// What one length has left serves another.
+/// Space that one length has left serves another.
 #[test]
 fn deleted_records_make_room_for_others() {
     let mut life = Life::new(9);

@@ -1,4 +1,4 @@
-//! A small medium, keys, and a map that says what must be in it.
+//! A small medium, keys, and a map of its wanted records.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,7 +63,7 @@ pub fn poll(store: &mut impl Store) -> Vec<Completion> {
     completions
 }
 
-/// What a load comes to, with what the store said before it.
+/// The outcome of a load, with the completions before it.
 pub fn load(store: &mut impl Store, place: &Place) -> (Load, Vec<Completion>) {
     match store.load(place) {
         Load::Pending => {}
@@ -84,7 +84,7 @@ pub fn found(load: Load) -> Option<Vec<u8>> {
     }
 }
 
-/// Every place has what the model says, and scans agree.
+/// Every place has the record of the model, and scans agree.
 pub fn check_all(store: &mut PmemStore<Modelled>, places: &[Place], model: &Model) {
     for place in places {
         assert_eq!(found(store.load(place)), model.get(place).cloned(), "at {place:?}");

@@ -35,7 +35,7 @@ fn home_line(key: &Key) -> u64 {
     ((key.hash() & 0xffff_ffff) * 63) >> 32
 }
 
-/// What rots of the way to a register.
+/// The damage on the way to a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rot {
     Head,
@@ -57,7 +57,7 @@ fn put_all(store: &mut PmemStore<Modelled>, records: &[(&Place, &[u8])]) -> Vec<
     poll(store)
 }
 
-/// As a node does: what was forgotten is put anew, and then storage is told.
+/// As a node does: forgotten records are put anew, and then storage is told.
 fn recover(store: &mut PmemStore<Modelled>, records: &[(&Place, &[u8])]) {
     put_all(store, records);
     store.set_forgotten(DATABASE, SHARD, false);
@@ -65,7 +65,7 @@ fn recover(store: &mut PmemStore<Modelled>, records: &[(&Place, &[u8])]) {
     poll(store);
 }
 
-/// One turn writes a register whose way has rotted, which nobody has seen, and one that does not exist yet and is looked for
+/// One turn writes a register whose way has rotted unnoticed, and a new one that is looked for
 /// where the damage is.
 #[test]
 fn a_register_that_was_recovered_is_there_after_a_restart() {
@@ -190,7 +190,7 @@ impl History {
         poll(&mut self.store)
     }
 
-    /// What storage has is what was put last, or it says that it is lost.
+    /// Storage has the record that was put last, or says that it is lost.
     fn check(&mut self) -> Vec<Completion> {
         let mut told = Vec::new();
         for number in 0..KEYS {
@@ -250,7 +250,7 @@ fn nothing_is_lost_in_silence_where_turns_meet_damage() {
     }
 }
 
-/// The word that says what a page is for, in the middle of a run of slots.
+/// The word that tells the use of a page, in the middle of a run of slots.
 #[test]
 fn slots_of_a_page_whose_word_rots_are_not_given_out_again() {
     let (memory, pmem) = format();

@@ -25,7 +25,7 @@ impl<M: Memory> PmemStore<M> {
             next = self.shared.list(shard, hash, &mut entries).unwrap_or_else(|damage| {
                 entries.truncate(listed);
                 self.forget_way(shard, hash, damage);
-                // What is still unreadable after that is forgotten, and the shard says so.
+                // An entry that is still unreadable after that is forgotten, and the shard says so.
                 self.shared.list(shard, hash, &mut entries).unwrap_or(None)
             });
         }

@@ -1,8 +1,9 @@
-//! The scrub: everything that leads to a worker's registers, and both versions of each, verified again and again.
+//! The scrub: everything that leads to a worker's registers, and both versions of each, verified
+//! again and again.
 //!
-//! Slabs are looked at for runs that have become empty, whose pages are given back.
-//! What is damaged is dealt with as where a load meets it. Between two steps only a position is kept: what moved in the
-//! meantime is looked at in the next pass. Free slots hold nothing and are not looked at.
+//! It looks for runs of slabs that have become empty, and gives their pages back. Damage is dealt
+//! with as if a load met it. Between two steps only a position is kept: entries that moved in the
+//! meantime are looked at in the next pass. Free slots are void and are not looked at.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::pmem::slot::Kind;
 use crate::pmem::superblock::{Copy, Superblock};
 use crate::store::{Completion, Scrubbed, Share};
 
-/// What looking at a shard's root counts for.
+/// The bytes that a look at a shard's root counts for.
 const ROOT_BYTES: u64 = 64;
 
 impl<M: Memory> PmemStore<M> {
@@ -94,7 +95,7 @@ impl<M: Memory> PmemStore<M> {
                 }
                 entries.clear();
                 self.forget_way(id, from, damage);
-                // What is still unreadable after that is forgotten, and the shard says so.
+                // An entry that is still unreadable after that is forgotten, and the shard says so.
                 self.shared.list(id, from, &mut entries).unwrap_or(None)
             }
         };

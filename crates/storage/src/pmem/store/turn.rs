@@ -48,7 +48,7 @@ impl<M: Memory> PmemStore<M> {
         self.slabs.settle();
         self.remove_all(batch)?;
         self.slabs.give_back_runs(&self.shared, &mut self.scratch.buffers);
-        // Only now, when what was recovered is durable, and only where no damage was found meanwhile.
+        // Only now, when recovered records are durable, and only if no damage was found meanwhile.
         for (&shard, _) in self.batch.forgets.iter().filter(|(_, forgotten)| !**forgotten) {
             let state = self.shared.geometry.root_at(shard) + ROOT_STATE;
             self.shared.put_word(state, STATE_KNOWN);
@@ -80,8 +80,8 @@ impl<M: Memory> PmemStore<M> {
         Ok(())
     }
 
-    /// Decides where changes are written. Damage that one of them meets may be mended at the cost of what leads to
-    /// another: then all are looked up once more.
+    /// Decides where changes are written. Damage that one of them meets may be mended at the cost
+    /// of the link to another: then all are looked up once more.
     fn plan_all(
         &mut self,
         batch: &Batch,
@@ -166,8 +166,8 @@ impl<M: Memory> PmemStore<M> {
         self.shared.memory.fence();
     }
 
-    /// Lets the directory and the roots lead to slots that are durable. Damage that is met at one of them may be mended
-    /// at the cost of what leads to another, so then each is looked for.
+    /// Lets the directory and the roots lead to slots that are durable. Damage on the way to one of
+    /// them may be mended at the cost of the link to another, so then each is looked for.
     fn link_all(&mut self, batch: &Batch, plan: &[Write]) -> io::Result<()> {
         let mut damages = self.damages;
         for write in plan {
@@ -190,7 +190,7 @@ impl<M: Memory> PmemStore<M> {
         Err(damaged_again())
     }
 
-    /// What leads to a slot of a register; damage on the way is mended.
+    /// The link to a slot of a register; damage on the way is mended.
     fn entry_of(&mut self, shard: ShardId, key: &Key, slot: u64) -> io::Result<Option<Entry>> {
         let is_it = |other| if other == slot { Match::Yes } else { Match::No };
         for _ in 0..MENDED_MAX {
