@@ -1,11 +1,11 @@
-//! What the `disk` medium makes of a disk, beside plain loops over the same disk in the same run.
+//! The speed of the `disk` medium, beside plain loops over the same disk in the same run.
 //!
 //! `cargo bench -p storage --bench ring -- [VALUE_BYTES] [DIR] [ring|uniform|zipf|soak] [RING_MIB]`. A turn changes 64
 //! distinct registers of a million and is durable with one flush. *append*: their bytes one after the other into a file
 //! that has its length, past the page cache. *in place*: each at a place of its own, and a flush. Both put each behind a
-//! checksum, as the store does. *ring*: the store, as long as nothing has to go home, several times from rest. *uniform*
-//! and *zipf*: the store over ten times what its ring holds, write-back included, eight turns under way, for a worker
-//! makes further ones while those before are not durable. What an append makes of as many turns with one flush is told
+//! checksum, as the store does. *ring*: the store, as long as no entry has to go home, several times from rest. *uniform*
+//! and *zipf*: the store over ten times the length of its ring, write-back included, eight turns under way, for a worker
+//! makes further ones while those before are not durable. The speed of an append of as many turns with one flush is told
 //! beside it. Rounds alternate; the medians count. *soak*, only when it is asked for: the disk's use over a hundred
 //! million overwrites whose lengths differ.
 
@@ -21,7 +21,7 @@ use base::checksum::checksum;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::OFlags;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use storage::disk::{Config, DiskStore, Keeper, Pump, create_at, open_at};
+use storage::disk::{Committer, Config, DiskStore, StoreGuard, create_at, open_at};
 use storage::{Completion, Place, Store};
 use types::{Database, Key, Ticket};
 
@@ -38,7 +38,7 @@ const ROUND: Duration = Duration::from_millis(1_500);
 const ROUNDS: usize = 3;
 /// How often the store is filled and settles in a round inside the ring.
 const FILLS: usize = 5;
-/// What the store writes at a stretch, in ring lengths.
+/// Bytes that the store writes at a stretch, in ring lengths.
 const RINGS: u64 = 10;
 
 fn main() {
@@ -67,7 +67,8 @@ fn run(dir: &Path, value_len: usize, only: Option<&str>, ring_bytes: u64) {
     let zipf = Zipf::new(0.99);
     if only.is_none_or(|only| only == "ring") {
         store.settle();
-        // Which processor a thread is woken on decides more than what it does: both loops stay on one.
+        // The processor on which a thread is woken decides more than its work: both loops stay on
+        // one.
         let everywhere = stay_here();
         compare("ring", ("append", 0.8), || append.run(1), || store.inside_the_ring());
         sched_setaffinity(None, &everywhere).expect("the thread was there before");
@@ -286,9 +287,9 @@ fn place(key: u64) -> Place {
 
 struct Loaded {
     store: DiskStore,
-    pump: Pump,
+    committer: Committer,
     bell: Arc<OwnedFd>,
-    _keeper: Keeper,
+    _guard: StoreGuard,
     value: Vec<u8>,
     prng: Prng,
     stored: Ticket,
@@ -306,17 +307,17 @@ impl Loaded {
         let waker = move || {
             let _ = rustix::io::write(&*rung, &1_u64.to_ne_bytes());
         };
-        let (keeper, mut stores) =
+        let (guard, mut stores) =
             open_at(dir, 1, &config, vec![Box::new(waker)]).expect("it was just made");
-        let pump = keeper.attend();
+        let committer = guard.committer();
         let entry_len = (24 + KEY_LEN + value_len) as u64;
         let ring_turns = config.ring_bytes / (TURN * entry_len);
         let store = stores.remove(0);
         let mut loaded = Loaded {
             store,
-            pump,
+            committer,
             bell,
-            _keeper: keeper,
+            _guard: guard,
             value: vec![7; value_len],
             prng: Prng::new(2),
             stored: Ticket::DURABLE,
@@ -340,7 +341,7 @@ impl Loaded {
         }
         let ticket = self.store.ticket();
         self.store.submit();
-        self.pump.advance();
+        self.committer.advance();
         while self.stored.0 + open < ticket.0 {
             self.wait();
         }
@@ -348,12 +349,12 @@ impl Loaded {
 
     fn wait(&mut self) {
         let moment = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        let fd = self.pump.fd().expect("the system has io_uring");
+        let fd = self.committer.fd().expect("the system has io_uring");
         let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&*self.bell, PollFlags::IN)];
         poll(&mut fds, Some(&moment)).expect("it can be waited for");
-        self.pump.notice();
-        self.pump.advance();
-        // Behind the advance, which may have rung: what it rang for is taken now.
+        self.committer.notice();
+        self.committer.advance();
+        // Behind the advance, which may have rung the bell: those completions are taken now.
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
         let mut completions = Vec::new();
         self.store.poll(&mut completions);
@@ -365,7 +366,7 @@ impl Loaded {
         }
     }
 
-    /// Until all is at home: nothing is written any more.
+    /// Until all entries are at home and the store writes no more.
     fn settle(&mut self) {
         let (mut written, mut since) = (0, Instant::now());
         while since.elapsed() < Duration::from_millis(500) {
@@ -458,7 +459,7 @@ fn allocated(dir: &Path) -> u64 {
     files.map(blocks).sum::<u64>() * 512
 }
 
-/// What this process has had the system write.
+/// Bytes that this process has had the system write.
 fn bytes_written() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").expect("the system counts");
     let line = io.lines().find_map(|line| line.strip_prefix("wchar: "));

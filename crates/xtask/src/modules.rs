@@ -15,7 +15,7 @@ use quote::ToTokens;
 use syn::{Attribute, Item, UseTree, Visibility};
 
 /// Crates without circles, each with the number of files that still stand in one; it only sinks.
-const CHECKED: &[(&str, usize)] = &[("protocols", 0), ("storage", 19)];
+const CHECKED: &[(&str, usize)] = &[("protocols", 0), ("storage", 0)];
 
 /// Re-exports followed before a path counts as one of another crate.
 const STEPS_MAX: usize = 32;

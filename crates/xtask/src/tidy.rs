@@ -39,7 +39,6 @@ const UNSAFE_PATHS: &[&str] = &[
     "crates/bench/src/media/variants/popcount.rs",
     "crates/storage/src/pmem/",
     "crates/storage/src/disk/shell/uring.rs",
-    "crates/storage/src/disk/write_out.rs",
     "crates/storage/src/probe.rs",
     "crates/storage/src/volatile/packed.rs",
 ];

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use storage::disk::{Config, DiskStore, Keeper, Pump, create_at, open_at};
+use storage::disk::{Committer, Config, DiskStore, StoreGuard, create_at, open_at};
 use storage::{Completion, Load, Place, Store as _};
 use types::{Database, Key, Ticket};
 
@@ -25,11 +25,11 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// A store that holds a value for every key.
 pub(super) struct DiskValues {
     store: DiskStore,
-    pump: Pump,
+    committer: Committer,
     /// Signalled when a commit has completed.
     bell: Arc<OwnedFd>,
     // Ends the store's threads. Declared last, so that their users end first.
-    _keeper: Keeper,
+    _guard: StoreGuard,
     stored: Ticket,
     loaded: Option<Load>,
     places: Vec<Place>,
@@ -56,15 +56,15 @@ impl DiskValues {
         let config = Config::default();
         create_at(dir, BINDING, &config).map_err(failed)?;
         let opened = open_at(dir, BINDING, &config, vec![Box::new(waker)]);
-        let (keeper, mut stores) = opened.map_err(failed)?;
+        let (guard, mut stores) = opened.map_err(failed)?;
         let place =
             |key: u32| Place::Cell(Database(0), Key::new(format!("key:{key:012}").as_bytes()));
         let places: Vec<Place> = (0..draws.keys).map(place).collect();
         let mut made = DiskValues {
             store: stores.remove(0),
-            pump: keeper.attend(),
+            committer: guard.committer(),
             bell,
-            _keeper: keeper,
+            _guard: guard,
             stored: Ticket::DURABLE,
             loaded: None,
             last: vec![0; places.len()],
@@ -89,7 +89,7 @@ impl DiskValues {
     fn commit(&mut self) -> Result<()> {
         let ticket = self.store.ticket();
         self.store.submit();
-        self.pump.advance();
+        self.committer.advance();
         while self.stored < ticket || self.store.is_full() {
             self.wait()?;
         }
@@ -97,7 +97,7 @@ impl DiskValues {
     }
 
     fn wait(&mut self) -> Result<()> {
-        let fd = self.pump.fd();
+        let fd = self.committer.fd();
         let mut fds = vec![PollFd::new(&*self.bell, PollFlags::IN)];
         fds.extend(fd.as_ref().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)));
         match poll(&mut fds, Some(&LOOK_EVERY)) {
@@ -106,8 +106,8 @@ impl DiskValues {
         }
         // Empty when it was not signalled.
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
-        self.pump.notice();
-        self.pump.advance();
+        self.committer.notice();
+        self.committer.advance();
         let mut completions = Vec::new();
         self.store.poll(&mut completions);
         for completion in completions {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::Prng;
 use bytes::Bytes;
-use storage::disk::{Config, Done, Io, LocalKeeper, LocalStore, Medium, create, verify};
+use storage::disk::{Config, Done, Io, LocalGuard, LocalStore, Medium, create, verify};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard};
 
@@ -112,7 +112,7 @@ struct Lived {
 }
 
 struct Open {
-    keeper: LocalKeeper<Files>,
+    keeper: LocalGuard<Files>,
     stores: Vec<LocalStore<Files>>,
     /// Up to which ticket, by worker.
     stored: Vec<u64>,
@@ -181,7 +181,7 @@ impl Open {
 }
 
 fn open(files: &Files) -> Option<Open> {
-    let (keeper, stores) = LocalKeeper::open(files.clone(), BINDING, WORKERS, &config()).ok()?;
+    let (keeper, stores) = LocalGuard::open(files.clone(), BINDING, WORKERS, &config()).ok()?;
     Some(Open { keeper, stores, stored: vec![0; WORKERS] })
 }
 

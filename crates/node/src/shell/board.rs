@@ -83,7 +83,7 @@ pub(crate) struct Board {
     /// Where keys lie, once the node belongs to a cluster.
     pub(crate) positions: OnceLock<Positions>,
     /// Moves the disk stores on, once there are any.
-    pump: OnceLock<disk::Pump>,
+    committer: OnceLock<disk::Committer>,
     own_requests: OwnRequests,
 }
 
@@ -144,7 +144,7 @@ impl Board {
             changed: (Mutex::new(()), Condvar::new()),
             drivers: OnceLock::new(),
             positions: OnceLock::new(),
-            pump: OnceLock::new(),
+            committer: OnceLock::new(),
             own_requests: OwnRequests::default(),
         }
     }
@@ -183,13 +183,13 @@ impl Board {
     ///
     /// # Panics
     /// When called twice.
-    pub(crate) fn set_pump(&self, pump: disk::Pump) {
-        assert!(self.pump.set(pump).is_ok(), "a node opens its stores once");
+    pub(crate) fn set_committer(&self, committer: disk::Committer) {
+        assert!(self.committer.set(committer).is_ok(), "a node opens its stores once");
         self.wake_drivers();
     }
 
-    pub(crate) fn pump(&self) -> Option<&disk::Pump> {
-        self.pump.get()
+    pub(crate) fn committer(&self) -> Option<&disk::Committer> {
+        self.committer.get()
     }
 
     pub(crate) fn id(&self) -> NodeId {
@@ -554,8 +554,8 @@ impl Facts for Board {
             && !self.is_stopping();
         let loading = loading || !is_formed || !has_begun;
         // A system database alone refuses no write of a user.
-        let pump = self.pump().filter(|_| self.config.users_have(Durability::Disk));
-        let lack = pump.and_then(disk::Pump::lack);
+        let committer = self.committer().filter(|_| self.config.users_have(Durability::Disk));
+        let lack = committer.and_then(disk::Committer::lack);
         NodeStatus {
             id: self.id(),
             phase: if self.is_stopping() { Phase::Stopping } else { membership.phase },

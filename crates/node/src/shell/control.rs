@@ -91,7 +91,7 @@ pub(crate) struct Control {
     dir: DataDir,
     media: Option<Media>,
     /// Handles whose drop would stop the workers' stores.
-    keepers: Vec<Box<dyn Any + Send>>,
+    guards: Vec<Box<dyn Any + Send>>,
     has_begun: bool,
     update: Arc<dyn Update>,
     front: Arc<dyn Front>,
@@ -151,7 +151,7 @@ impl Control {
             formation,
             dir,
             media,
-            keepers: Vec::new(),
+            guards: Vec::new(),
             has_begun: false,
             update,
             front,
@@ -475,9 +475,9 @@ impl Control {
         let stores = media.stores.iter_mut().flatten();
         stores.for_each(|store| store.set_positions(&positions));
         self.has_begun = true;
-        self.keepers.append(&mut media.keepers);
-        if let Some(pump) = media.pump.take() {
-            self.board.set_pump(pump);
+        self.guards.append(&mut media.guards);
+        if let Some(committer) = media.committer.take() {
+            self.board.set_committer(committer);
         }
         for remark in &media.remarks {
             event!(self.board, WARN, "storage", remark.as_str());

@@ -12,7 +12,7 @@ use base::Nanos;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use protocols::Pace;
-use storage::disk::Pump;
+use storage::disk::Committer;
 use types::NodeId;
 
 use super::balance::{Balance, HandOver};
@@ -43,7 +43,7 @@ pub(crate) struct Driver {
     seats: Arc<Vec<Seat>>,
     poll: Poll,
     /// This thread hears when the disk has completed something.
-    hears_pump: bool,
+    hears_committer: bool,
     workers: Vec<WorkerThread>,
     balance: Balance,
     /// Some peers may be slow, or may have been for long. No peer becomes so while this node sends no frames.
@@ -71,7 +71,7 @@ impl Driver {
             board: Arc::clone(board),
             seats: Arc::clone(&seats),
             poll,
-            hears_pump: false,
+            hears_committer: false,
             workers: Vec::new(),
             balance: Balance::default(),
             has_slow_peers: false,
@@ -86,7 +86,7 @@ impl Driver {
         let mut stop_at = None;
         while !self.board.has_failed() {
             self.take_given()?;
-            self.listen_to_pump()?;
+            self.listen_to_committer()?;
             if self.board.is_stopping() {
                 let now = self.board.clocks.now();
                 let until = *stop_at.get_or_insert(now + Nanos(STOP_MAX.as_nanos() as u64));
@@ -99,8 +99,8 @@ impl Driver {
             let began = self.board.clocks.look();
             let ended = self.pass(began)?;
             let ended = self.pass_on(began.now, ended, &mut events)?;
-            if let Some(pump) = self.board.pump() {
-                pump.advance();
+            if let Some(committer) = self.board.committer() {
+                committer.advance();
             }
             self.balance(ended);
         }
@@ -116,7 +116,7 @@ impl Driver {
         events: &mut Events,
     ) -> Result<Nanos, String> {
         for _ in 1..PASSES_MAX {
-            if !self.board.pump().is_some_and(Pump::would_commit)
+            if !self.board.committer().is_some_and(Committer::would_commit)
                 || !self.look(events, Some(Duration::ZERO))?
             {
                 break;
@@ -145,10 +145,12 @@ impl Driver {
     }
 
     /// Only the first thread, which always has workers.
-    fn listen_to_pump(&mut self) -> Result<(), String> {
-        let fd = self.board.pump().and_then(|pump| pump.fd());
-        let Some(fd) = fd.filter(|_| self.index == 0 && !self.hears_pump) else { return Ok(()) };
-        self.hears_pump = true;
+    fn listen_to_committer(&mut self) -> Result<(), String> {
+        let fd = self.board.committer().and_then(|committer| committer.fd());
+        let Some(fd) = fd.filter(|_| self.index == 0 && !self.hears_committer) else {
+            return Ok(());
+        };
+        self.hears_committer = true;
         let registry = self.poll.registry();
         registry
             .register(&mut SourceFd(&fd.as_raw_fd()), TOKEN_PUMP, Interest::READABLE)
@@ -180,10 +182,10 @@ impl Driver {
         };
         // The system interrupts the thread that has submitted a commit to complete it.
         if (is_interrupted || events.iter().any(|event| event.token() == TOKEN_PUMP))
-            && let Some(pump) = self.board.pump()
+            && let Some(committer) = self.board.committer()
         {
-            pump.notice();
-            pump.advance();
+            committer.notice();
+            committer.advance();
         }
         let mut has_fired = false;
         for event in events.iter() {

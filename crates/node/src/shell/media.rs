@@ -53,9 +53,9 @@ pub(crate) struct Media {
     /// Told to the operator.
     pub(crate) remarks: Vec<String>,
     /// What keeps the stores going; to be dropped after them.
-    pub(crate) keepers: Vec<Box<dyn Any + Send>>,
+    pub(crate) guards: Vec<Box<dyn Any + Send>>,
     /// Moves the disk stores on, for the threads that turn workers.
-    pub(crate) pump: Option<disk::Pump>,
+    pub(crate) committer: Option<disk::Committer>,
 }
 
 type Stores = Vec<Box<dyn Store>>;
@@ -76,8 +76,8 @@ impl Media {
             stores: wakers.iter().map(|_| Vec::new()).collect(),
             specs: config.keyspaces().iter().map(|one| spec(one, &kinds)).collect(),
             remarks: Vec::new(),
-            keepers: Vec::new(),
-            pump: None,
+            guards: Vec::new(),
+            committer: None,
         };
         for &kind in &kinds {
             let dir = &config.data_dir;
@@ -137,16 +137,17 @@ impl Media {
             Box::new(move || mailbox.notify())
         };
         let wakers = wakers.iter().map(wake).collect();
-        let (keeper, stores) = match disk::open_at(dir, binding, &shape, wakers) {
+        let (guard, stores) = match disk::open_at(dir, binding, &shape, wakers) {
             Err(OpenError::Missing) => return Err(MediaError::Missing(Durability::Disk)),
             opened => opened.map_err(other)?,
         };
         let mut stores: Stores = stores.into_iter().map(|store| Box::new(store) as _).collect();
+        let committer = guard.committer();
         if start == Start::Forgotten {
-            mark_forgotten(&mut stores, config).map_err(MediaError::Other)?;
+            mark_forgotten(&mut stores, &committer, config).map_err(MediaError::Other)?;
         }
-        self.pump = Some(keeper.attend());
-        self.keepers.push(Box::new(keeper));
+        self.committer = Some(committer);
+        self.guards.push(Box::new(guard));
         Ok(stores)
     }
 
@@ -194,7 +195,11 @@ fn volatile(start: Start, workers: usize) -> Stores {
 }
 
 /// Durably marks every shard of every database as forgotten.
-fn mark_forgotten(stores: &mut Stores, config: &NodeConfig) -> Result<(), String> {
+fn mark_forgotten(
+    stores: &mut Stores,
+    committer: &disk::Committer,
+    config: &NodeConfig,
+) -> Result<(), String> {
     let workers = stores.len();
     for (worker, store) in stores.iter_mut().enumerate() {
         for database in config.keyspaces().iter().map(|one| one.database) {
@@ -205,11 +210,14 @@ fn mark_forgotten(stores: &mut Stores, config: &NodeConfig) -> Result<(), String
         let ticket = store.ticket();
         store.submit();
         let end = Instant::now() + MARKING_MAX;
+        committer.advance();
         while !has_stored(&mut **store, ticket)? {
             if Instant::now() > end {
                 return Err("the disk has not answered for a minute".into());
             }
             std::thread::sleep(Duration::from_millis(1));
+            committer.notice();
+            committer.advance();
         }
     }
     Ok(())

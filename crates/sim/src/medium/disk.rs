@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::Prng;
-use storage::disk::{self, Config, File, LocalKeeper, LocalStore, OpenError};
+use storage::disk::{self, Config, File, LocalGuard, LocalStore, OpenError};
 use storage::{Completion, Load, Place, Store};
 use types::key::SHARDS;
 use types::{Database, Shard};
@@ -30,7 +30,7 @@ struct DiskState {
     database: Database,
     rest_after: u64,
     device: Device,
-    keeper: Option<LocalKeeper<Device>>,
+    guard: Option<LocalGuard<Device>>,
     workers: usize,
     is_made: bool,
     is_wiped: bool,
@@ -67,7 +67,7 @@ impl DiskMedium {
             database,
             rest_after,
             device,
-            keeper: None,
+            guard: None,
             workers: 0,
             is_made: false,
             is_wiped: false,
@@ -107,10 +107,10 @@ impl DiskMedium {
     /// Finishes a request to the device. Appends the workers with completions to hear.
     pub fn finish(&self, io: u64, awake: &mut Vec<usize>) {
         let state = self.lock();
-        let Some(keeper) = &state.keeper else { return };
+        let Some(guard) = &state.guard else { return };
         state.device.finish(io);
-        keeper.drive();
-        awake.extend((0..state.workers).filter(|&worker| keeper.has_completions(worker)));
+        guard.drive();
+        awake.extend((0..state.workers).filter(|&worker| guard.has_completions(worker)));
     }
 
     /// Rests if no request came since the rest was planned.
@@ -118,18 +118,18 @@ impl DiskMedium {
         let mut state = self.lock();
         state.rest_planned = false;
         if state.asked == asked
-            && let Some(keeper) = &state.keeper
+            && let Some(guard) = &state.guard
         {
-            keeper.rest();
+            guard.rest();
         }
     }
 
     /// The process ends, with or without the power.
     pub fn crash(&self, survival: Survival) {
         let mut state = self.lock();
-        let Some(keeper) = state.keeper.take() else { return };
-        state.had_forgotten = keeper.has_forgotten(state.database);
-        drop(keeper);
+        let Some(guard) = state.guard.take() else { return };
+        state.had_forgotten = guard.has_forgotten(state.database);
+        drop(guard);
         state.rest_planned = false;
         match survival {
             Survival::Nothing => state.device.lose_power(false),
@@ -189,8 +189,8 @@ impl DiskMedium {
     pub fn look(&self, places: &[Place]) -> Vec<Load> {
         let state = self.lock();
         let copy = state.device.durable_copy();
-        let opened = LocalKeeper::open(copy, BINDING, 1, &state.shape);
-        let Ok((_keeper, mut stores)) = opened else { return vec![Load::Lost; places.len()] };
+        let opened = LocalGuard::open(copy, BINDING, 1, &state.shape);
+        let Ok((_guard, mut stores)) = opened else { return vec![Load::Lost; places.len()] };
         places.iter().map(|place| load(&mut stores[0], place)).collect()
     }
 
@@ -220,8 +220,8 @@ impl DiskMedium {
     #[must_use]
     pub fn is_recovering(&self) -> bool {
         let state = self.lock();
-        match &state.keeper {
-            Some(keeper) => keeper.has_forgotten(state.database),
+        match &state.guard {
+            Some(guard) => guard.has_forgotten(state.database),
             None => state.had_forgotten,
         }
     }
@@ -254,7 +254,7 @@ impl DiskState {
         self.device.reopen();
         self.device.set_instant(true);
         self.device.cut_after(Some(requests));
-        let opened = LocalKeeper::open(self.device.clone(), BINDING, workers, &self.shape);
+        let opened = LocalGuard::open(self.device.clone(), BINDING, workers, &self.shape);
         drop(opened);
         self.device.set_instant(false);
         self.device.lose_power(true);
@@ -279,8 +279,8 @@ impl DiskState {
             }
             created.map_err(other)?;
         }
-        let opened = LocalKeeper::open(self.device.clone(), BINDING, workers, &self.shape);
-        let (keeper, mut stores) = match opened {
+        let opened = LocalGuard::open(self.device.clone(), BINDING, workers, &self.shape);
+        let (guard, mut stores) = match opened {
             Err(_) if self.device.is_full() => return Err(NotOpened::Full),
             // Damage that leaves only zeros looks like a missing store.
             Err(OpenError::Damaged | OpenError::Missing) if self.device.is_rotten() => {
@@ -292,19 +292,19 @@ impl DiskState {
             mark_forgotten(&mut stores, self.database)?;
         }
         (self.is_made, self.is_wiped) = (true, false);
-        self.keeper = Some(keeper);
+        self.guard = Some(guard);
         Ok(stores)
     }
 
     fn take_work(&mut self, into: &mut Vec<Work>) {
-        let Some(keeper) = &self.keeper else { return };
+        let Some(guard) = &self.guard else { return };
         self.device.take_begun(&mut self.begun);
         self.asked += self.begun.len() as u64;
         into.extend(self.begun.drain(..).map(|(id, stores)| match stores {
             true => Work::Store(id),
             false => Work::Read(id),
         }));
-        if !self.rest_planned && keeper.under_way() == 0 && keeper.is_dirty() {
+        if !self.rest_planned && guard.under_way() == 0 && guard.is_dirty() {
             self.rest_planned = true;
             into.push(Work::Rest { after: self.rest_after, asked: self.asked });
         }

@@ -1,10 +1,10 @@
-//! Memory that begins where a device wants it to, so that what is in it goes there without another copy.
+//! Memory that begins where a device wants it, so that its bytes go there without another copy.
 
 use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
 
-/// What addresses in memory must be a multiple of, on any device.
+/// Addresses in memory must be a multiple of this, on any device.
 pub(crate) const ALIGNMENT: usize = 4096;
 
 /// True if these bytes begin where a device takes them.
@@ -32,7 +32,7 @@ impl AlignedBuffer {
         AlignedBuffer { memory, start }
     }
 
-    /// Makes sure that so many bytes more need not move what is there.
+    /// Makes sure that `more` bytes can be added without a move.
     pub(crate) fn reserve(&mut self, more: usize) {
         if self.memory.capacity() - self.memory.len() >= more {
             return;
@@ -54,7 +54,7 @@ impl AlignedBuffer {
         self.memory.resize(self.memory.len().max(self.start + len), 0);
     }
 
-    /// Its first `len` bytes, with what was in them before.
+    /// Its first `len` bytes, with their earlier content.
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         self.fill_to(len);
         &mut self[..len]

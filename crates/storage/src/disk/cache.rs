@@ -46,7 +46,7 @@ struct Cached {
     was_touched: bool,
 }
 
-/// Buckets by number; replaced by a clock, so that it costs nothing to touch one.
+/// Buckets by number; replaced by a clock, so that a touch costs next to no time.
 #[derive(Debug)]
 pub(super) struct Cache {
     buckets: HashMap<u64, Cached, ByNumber>,

@@ -19,11 +19,11 @@ use super::aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
 use super::io::{File, Write};
 use super::stripe::SECTOR;
 
-/// Bytes that are handed over together: whoever writes a stripe meanwhile does not wait for more.
+/// Bytes that are handed over together: a commit meanwhile does not wait for more.
 const PART_LEN_MAX: usize = 256 << 10;
 
-/// What is read is copied where it is shorter, or something else was read with it: then the memory that was read into is
-/// much more than it takes.
+/// Shorter reads, and those with more around them, are copied: the memory that was read into is
+/// much more than they take.
 const COPIED_LEN_MAX: usize = 4 * ALIGNMENT;
 
 /// How long a write of an ended process may take; a device that is silent for longer is of no use.
@@ -34,6 +34,8 @@ const OWN_EVERY: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct DirectFile {
     file: OsFile,
+    /// A write is durable when it has returned.
+    is_synced: bool,
     buffer: Mutex<AlignedBuffer>,
 }
 
@@ -50,23 +52,25 @@ impl DirectFile {
     }
 
     fn with(path: &Path, flags: OFlags) -> Option<DirectFile> {
+        let is_synced = flags.contains(OFlags::DSYNC);
         let flags = flags.bits().cast_signed();
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()?;
         let mut buffer = AlignedBuffer::default();
-        // What must be aligned is the same for reading, and reading changes nothing.
+        // The rule of alignment is the same for reading, and reading changes no byte.
         let takes_sectors = match file.read_at(buffer.room(SECTOR), SECTOR as u64) {
             Ok(len) => len == SECTOR,
             // The device was asked for it, and has not got it.
             Err(error) => is_lost(&error) || Errno::from_io_error(&error) == Some(Errno::IO),
         };
-        takes_sectors.then(|| DirectFile { file, buffer: Mutex::new(buffer) })
+        takes_sectors.then(|| DirectFile { file, is_synced, buffer: Mutex::new(buffer) })
     }
 
-    /// Waits until nobody else can write to the file. A stripe that was handed to the system may outlive its process, and
-    /// would land on what is written after it; it holds the open file, and with it this lock, until it has landed.
+    /// Waits until no other process can write to the file. A ring batch that was handed to the
+    /// system may outlive its process, and would land on later bytes. It holds the open file, and
+    /// with it this lock, until it has landed.
     ///
     /// # Errors
-    /// What the system says, also when the write of another process does not end.
+    /// The system's reason, also when the write of another process does not end.
     pub(crate) fn own(&self) -> IoResult<()> {
         let end = Instant::now() + OWN_MAX;
         loop {
@@ -83,8 +87,8 @@ impl DirectFile {
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 
-    /// True for whole sectors of this file in the place of sectors. Not for no writes at all: who only flushes means what a
-    /// cache may hold.
+    /// True for whole sectors of this file in the place of sectors. False for no writes at all: a
+    /// flush alone is for the content of a cache.
     pub(super) fn takes(&self, file: File, writes: &[Write]) -> bool {
         let is_one = |write: &Write| {
             write.file == file
@@ -94,7 +98,7 @@ impl DirectFile {
         !writes.is_empty() && writes.iter().all(is_one)
     }
 
-    /// Writes. After an error nothing is known.
+    /// Writes. After an error the content is unknown.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
         for (part, at) in bytes.chunks(PART_LEN_MAX).zip((offset..).step_by(PART_LEN_MAX)) {
             if is_aligned(part) {
@@ -109,13 +113,9 @@ impl DirectFile {
         Ok(())
     }
 
+    /// Makes writes durable, unless they are.
     pub(super) fn flush(&self) -> IoResult<()> {
-        self.file.sync_data()
-    }
-
-    /// The file once more, to read from it on another thread.
-    pub(super) fn to_read(&self) -> IoResult<OsFile> {
-        self.file.try_clone()
+        if self.is_synced { Ok(()) } else { self.file.sync_data() }
     }
 
     pub(super) fn fd(&self) -> RawFd {
@@ -135,13 +135,14 @@ impl BareFile {
         Some(BareFile(file))
     }
 
-    /// Bytes from `offset` on; zeros stand for what lies past the end. `None` if that did not work.
+    /// Bytes from `offset` on; zeros stand for those past the end. `None` if that did not work.
     pub(super) fn read(&self, offset: u64, len: usize) -> Option<Bytes> {
         self.read_units(ALIGNMENT, offset, len).ok()
     }
 
-    /// The same where that could not be read: the device is asked for nothing beside it, and then for each sector by itself.
-    /// What it has lost is damaged, and comes as bytes that verify as nothing. `None` where it may have it yet.
+    /// The same for bytes that could not be read: the device is asked for no others, and then for
+    /// each sector by itself. Sectors that it has lost are damaged, and come as bytes that do not
+    /// verify. `None` if it may still have them.
     pub(super) fn salvage(&self, offset: u64, len: usize) -> Option<Bytes> {
         salvage(offset, len, |offset, len| self.read_units(SECTOR, offset, len)).ok()
     }
@@ -160,7 +161,7 @@ impl BareFile {
                 Err(error) => return Err(error),
             }
             if !filled.is_multiple_of(unit) {
-                // Nothing that is aligned comes after the end of the file, and else something cut the read short.
+                // No aligned byte comes after the end of the file; else the read was cut short.
                 let end = offset - skipped as u64 + filled as u64;
                 if end < self.0.metadata()?.len() {
                     return Err(ErrorKind::UnexpectedEof.into());
@@ -200,8 +201,8 @@ fn salvage(
     Ok(bytes.into())
 }
 
-/// The device says that what stood there is gone: an unrecovered error of the medium, or of its integrity. All others may
-/// pass, as those of a way to the device do.
+/// The device says that the sector is gone: an unrecovered error of the medium, or of its
+/// integrity. All others may pass, as those of a way to the device do.
 fn is_lost(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NODATA | Errno::ILSEQ))
 }
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn a_sector_that_the_device_has_lost_is_damaged_and_others_are_not() {
         let content: Vec<u8> = (0..6 * SECTOR).map(|at| (at / 100) as u8).collect();
-        // What stands beside the place does not matter, for it is not asked for.
+        // The bytes beside the place do not matter: they are not asked for.
         let read = |bad: Option<(usize, Errno)>, range: std::ops::Range<usize>| {
             let read = |offset: u64, len: usize| match bad {
                 Some((sector, error))
@@ -270,7 +271,7 @@ mod tests {
         };
         former.own().expect("nobody else has it");
         // As a write under way does, this holds the open file beyond the life of its owner.
-        let under_way = former.to_read().expect("a descriptor is left");
+        let under_way = former.file.try_clone().expect("a descriptor is left");
         drop(former);
         let (sender, owned) = std::sync::mpsc::channel();
         let waits = std::thread::spawn(move || sender.send(next.own().is_ok()));

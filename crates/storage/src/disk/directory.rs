@@ -1,8 +1,8 @@
-//! Which bucket holds a hash: linear hashing over intervals of the hash space.
+//! Linear hashing over intervals of the hash space: which bucket holds a hash.
 //!
-//! A bucket is named by the *reversed* top bits of its hashes (Litwin, "Linear Hashing", VLDB 1980, with the
-//! bits taken from the top). So a bucket is an interval, a shard is a run of whole buckets as soon as there are
-//! 256 of them, and the directory is arithmetic: nothing of it has to be read at a start.
+//! A bucket is named by the *reversed* top bits of its hashes (Litwin, "Linear Hashing", VLDB 1980,
+//! with the bits taken from the top). So a bucket is an interval, and a shard is a run of whole
+//! buckets as soon as there are 256. The directory is arithmetic: a start reads none of it.
 
 /// Largest level: 2^40 buckets of 4 KiB are 4 PiB.
 pub(super) const LEVEL_MAX: u32 = 40;

@@ -1,55 +1,53 @@
-//! The keeper's logic: one state machine for all workers of a node and the device that they share.
+//! One state machine for all workers of a node and the device that they share.
 //!
-//! It has no clock, thread or file. Requests of workers and completions of the device go in; requests to the device
-//! and completions for workers come out, when [`Engine::step`] is called. Where to start reading: `engine/commit.rs`
-//! (a batch becomes durable), `engine/lookup.rs` (a record is found), `engine/write_back.rs` (entries go home),
-//! `engine/sweep.rs` (which of them, and when), `engine/loss.rs` (damage becomes forgetting), `engine/open.rs`.
+//! It has no clock, thread or file. Requests of workers and completions of the device go in;
+//! requests to the device and completions for workers come out, when [`Engine::step`] is called. It
+//! only wires its parts together: [`commit`] (a batch becomes durable), [`lookup`] (a record is
+//! found), [`listing`], [`write_back`] (entries go home), [`scrub`] and [`open`]. They work on
+//! [`records`] and use neither each other's state nor the engine.
 
+mod buckets;
+mod clock;
 mod commit;
 mod config;
-mod homes;
-mod joins;
+mod contents;
 mod listing;
 mod lookup;
-mod loss;
+mod losses;
 mod mending;
-mod merging;
 mod open;
-mod rebuild;
+mod records;
+mod redone;
 mod scrub;
+mod staged;
 mod superblocks;
-mod surplus;
-mod survey;
-mod sweep;
 mod write_back;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hashbrown::HashMap;
-use types::key::SHARDS;
-use types::limits::SPACES;
 use types::{Database, Shard};
 
-use super::cache::{ByNumber, Cache};
-use super::directory::Directory;
-use super::extents::Extents;
-use super::index::Index;
-use super::io::{Done, File, Io};
+use self::commit::Commits;
+use self::listing::Listings;
+use self::lookup::{Answer, Lookups};
+use self::open::Opened;
+use self::records::Records;
+use self::scrub::{Around, Scrub};
+use self::write_back::WriteBack;
+use super::device::Device;
+use super::io::{Done, Io, Medium};
 use super::page::CheckedPage;
 use super::pool::Pool;
+use super::replies::Out;
 use super::request::Request;
-use super::ring::{Marked, Ring};
-use super::superblock::Flags;
-use crate::disk::place::{PAGE, PagePlace};
-use crate::{Completion, Staging};
+use super::ring::Ring;
+use super::stripe::{PAYLOAD, SECTOR};
+use crate::{Completion, Load, Place, Staging};
 
-pub use config::{Config, OpenError};
-pub(super) use lookup::is_page_of;
-pub use open::create;
-pub(super) use open::find_ring;
-pub(super) use superblocks::Superblocks;
+pub use self::config::{Config, OpenError};
+pub use self::open::create;
+pub(super) use self::open::find_ring;
+pub(super) use self::superblocks::Superblocks;
 
 /// Bytes of large records that may wait for the medium before the store calls itself full.
 const UNWRITTEN_LEN_MAX: usize = 64 << 20;
@@ -57,82 +55,66 @@ const UNWRITTEN_LEN_MAX: usize = 64 << 20;
 /// Bytes of a batch that are in memory for each byte of it that is needed, at most, as a rule.
 const BATCH_PARTS: usize = 16;
 
-/// Bytes that may wait for the ring, whatever other nodes bring. Whatever its length: they wait in memory.
+/// Bytes that may wait for the ring, whatever other nodes bring: they wait in memory.
 const WAITING_LEN_MAX: usize = 64 << 20;
 
-/// Everything a store knows while it is open.
+/// The parts of an open store.
 #[derive(Debug)]
 pub struct Engine {
-    binding: u64,
-    fill_percent: u64,
-    spare: u64, // most images of a write-back
-
-    completions: Vec<Vec<Completion>>, // by worker
-    ios: Vec<Io>,
-    next_io: u64,
-    failure: Option<String>,
-
-    ring: Ring,
-    index: Index,
-    pool: Arc<Pool>, // of what the index refers to
-    commit: Option<commit::Commit>,
-
-    directory: Directory,
-    buckets_min: u64, // no fewer
-    slots: joins::Slots,
-    cache: Cache,
-    extents: Extents,
-    unwritten: BTreeMap<u64, Bytes>, // by unit: large records that are not on the medium yet
-    unwritten_len: usize,            // their bytes
-    loading: HashMap<u64, lookup::Loading, ByNumber>, // by bucket
-    reads: HashMap<u64, lookup::Reading, ByNumber>, // by io
-    maps: BTreeSet<u64>,             // groups whose maps are being read
-    listings: BTreeMap<u64, listing::Listing>,
-    next_listing: u64,
-
-    write_back: write_back::WriteBack, // the next one
-    writing: Option<homes::Writing>,
-    fruitless: Option<u64>, // newest durable stripe when the last write-back could bring nothing home
-    met_repair: bool,       // since the write-back under way was gathered
-    batch: u64,             // the newest write-back
-    batch_in_place: u64,
-    floor: u64, // pages of older write-backs are void
-    /// A superblock of this process is in place.
-    is_numbered: bool,
-    used: u64, // bytes that records take in pages
-    sweep: sweep::Sweep,
-    marked: Marked,  // whose marks stand in the superblock
-    held_until: u64, // nothing is written back before the ring's head is here
-    is_resting: bool,
-
-    flags: Flags,         // forgotten shards as workers see them
-    flags_durable: Flags, // as the durable stripes have them
-    losses: Vec<u32>,     // completions sent, by database and shard
-    scrub: scrub::Scrub,
-    surplus: surplus::Surplus,
-    repairs: BTreeMap<u64, u64>, // damaged buckets, and the stripe whose marks must be durable before their pages are rewritten
+    records: Records,
+    commits: Commits,
+    lookups: Lookups,
+    listings: Listings,
+    write_back: WriteBack,
+    scrub: Scrub,
+    out: Out,
 }
 
 impl Engine {
+    /// Opens a store for so many workers; shard `s` belongs to worker `s % workers`.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    ///
+    /// # Panics
+    /// If `workers` is zero.
+    pub fn open(
+        medium: &mut dyn Medium,
+        binding: u64,
+        workers: usize,
+        config: &Config,
+    ) -> Result<Engine, OpenError> {
+        assert!(workers > 0, "a store has a worker at least");
+        let Opened { records, write_back, replies } = open::open(medium, binding, workers, config)?;
+        Ok(Engine {
+            records,
+            commits: Commits::default(),
+            lookups: Lookups::default(),
+            listings: Listings::default(),
+            write_back,
+            scrub: Scrub::default(),
+            out: Out { device: Device::new(), replies },
+        })
+    }
+
     /// Takes a request of a worker.
     ///
     /// # Panics
     /// If there is no such worker.
     pub fn request(&mut self, worker: usize, request: Request) {
-        assert!(worker < self.completions.len(), "worker {worker} was not announced");
-        if self.failure.is_some() {
+        assert!(worker < self.workers(), "worker {worker} was not announced");
+        if self.failure().is_some() {
             return;
         }
+        let Engine { records, lookups, listings, scrub, out, .. } = self;
         match request {
             Request::Change(batch) => {
-                if std::mem::take(&mut self.is_resting) {
-                    self.wait_for_burst();
-                }
-                self.accept(worker, batch);
+                records.clock.wake(records.staged.ring());
+                Commits::accept(worker, batch, records);
             }
-            Request::Load(place) => self.load(worker, place),
-            Request::Scan(scan) => self.list(worker, scan),
-            Request::Scrub { bytes } => self.ask_scrub(worker, bytes),
+            Request::Load(place) => lookups.load((worker, place), records, out),
+            Request::Scan(scan) => listings.add(worker, scan),
+            Request::Scrub { bytes } => scrub.ask(worker, bytes),
         }
     }
 
@@ -141,206 +123,255 @@ impl Engine {
         self.done_checked(done, None);
     }
 
-    /// The same, with what [`check`] has made of what was read.
+    /// The same, with the outcome of [`CheckedPage::of_read`].
     pub(super) fn done_checked(&mut self, done: Done, pages: Option<Vec<CheckedPage>>) {
-        if self.failure.is_some() {
+        if self.failure().is_some() {
             return;
         }
-        let bytes = match done.result {
+        let Done { id, result } = done;
+        let stand_in = || self.lookups.stand_in(id).or_else(|| self.scrub.stand_in(id));
+        let bytes = match result {
             Ok(bytes) => bytes,
-            Err(reason) => match self.reads.get(&done.id).and_then(lookup::Reading::stand_in) {
+            Err(reason) => match stand_in() {
                 Some(bytes) => bytes,
-                None => return self.fail(&reason),
+                None => return self.out.fail(&reason),
             },
         };
-        if self.commit.as_ref().is_some_and(|commit| commit.io == Some(done.id)) {
-            self.commit_done();
-        } else if self.is_write_back(done.id) {
-            self.write_back_done(done.id);
-        } else if let Some(reading) = self.reads.remove(&done.id) {
-            match (reading, pages) {
-                (lookup::Reading::Run { first }, Some(pages)) => self.run_read(first, pages),
-                (reading, _) => self.read_done(reading, bytes),
-            }
-        } else if !self.is_cut(done.id) {
-            self.given(done.id);
+        if self.commits.io() == Some(id) {
+            return self.commits.done(&mut self.records, &mut self.out.replies);
         }
+        let (mut around, scrub) = self.around_scrub();
+        let is_known = {
+            let Around { records, lookups, write_back, out } = &mut around;
+            write_back.done(id, records, &mut out.device)
+                || lookups.done(id, (&bytes, pages), records, out)
+        };
+        if !is_known && !scrub.done(id, &bytes, &mut around) {
+            self.records.extents.given(id);
+        }
+        self.pass_on();
     }
 
-    /// Tells the store that nothing has been asked of it for a while: it writes back all that it holds and is then
-    /// still.
+    /// Tells the store that it has been idle for a while: it writes back all its entries and is
+    /// then still.
     pub fn rest(&mut self) {
-        self.is_resting = true;
-        self.held_until = 0;
+        self.records.clock.rest();
     }
 
-    /// Does what has become possible. Call it after any number of inputs.
+    /// Does all that has become possible. Call it after any number of inputs.
     pub fn step(&mut self) {
-        if self.failure.is_some() {
+        if self.failure().is_some() {
             return;
         }
         self.step_listings();
         self.step_maps();
         self.step_write_back();
-        self.step_cut();
-        self.step_commit();
-        self.step_scrub();
-        self.step_surplus();
-        if self.is_held() && (self.is_full() || self.waits_for_write_back()) {
-            self.held_until = 0;
-            self.step_write_back();
+        self.write_back.step_cut(&self.records, &mut self.out.device);
+        self.commits.step(&mut self.records, &mut self.out.device);
+        let (mut around, scrub) = self.around_scrub();
+        scrub.step(&mut around);
+        self.pass_on();
+        if self.records.redone.is_none() {
+            let is_resting = self.records.clock.is_resting();
+            self.records.extents.step_surplus(is_resting, &mut self.out.device);
         }
-        self.cache.shrink();
+        if self.records.clock.is_held(self.ring()) {
+            let ring = self.records.staged.ring_mut();
+            if self.commits.waits_for_write_back(ring) || self.is_full() {
+                self.records.clock.let_go();
+                self.step_write_back();
+            }
+        }
+        self.records.buckets.cache_mut().shrink();
     }
 
-    pub(super) fn has_ios(&self) -> bool {
-        !self.ios.is_empty()
+    fn step_listings(&mut self) {
+        loop {
+            let Engine { records, lookups, listings, out, .. } = self;
+            if !listings.step(records, lookups, out) {
+                return;
+            }
+            self.pass_on();
+        }
     }
 
-    /// Takes the requests to the device, in order.
-    pub fn take_ios(&mut self) -> std::vec::Drain<'_, Io> {
-        self.ios.drain(..)
+    /// Looks for room in groups whose maps a start has left alone, if others have none or the store
+    /// rests.
+    fn step_maps(&mut self) {
+        let records = &mut self.records;
+        let is_time = records.extents.seeks_room() || records.clock.is_resting();
+        if is_time && records.redone.is_none() {
+            self.lookups.read_unknown_maps(records, &mut self.out.device);
+        }
     }
 
-    /// Moves the completions of a worker.
-    pub fn take_completions(&mut self, worker: usize, into: &mut Vec<Completion>) {
-        into.append(&mut self.completions[worker]);
+    fn step_write_back(&mut self) {
+        let is_committing = self.is_committing();
+        let Engine { records, lookups, write_back, out, .. } = self;
+        let device = &mut out.device;
+        if let Err(reason) = write_back.step(is_committing, records, lookups, device) {
+            self.out.fail(&reason);
+        }
     }
 
-    #[must_use]
-    pub fn has_completions(&self, worker: usize) -> bool {
-        !self.completions[worker].is_empty()
+    fn around_scrub(&mut self) -> (Around<'_>, &mut Scrub) {
+        let Engine { records, lookups, write_back, scrub, out, .. } = self;
+        (Around { records, lookups, write_back, out }, scrub)
     }
 
-    #[must_use]
-    pub fn workers(&self) -> usize {
-        self.completions.len()
-    }
-
-    /// True while workers should bring no new changes: the ring is nearly full or fills faster than it is emptied, or
-    /// too much waits for it.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        let waiting = (self.waiting_len() / super::stripe::PAYLOAD) as u64;
-        self.ring.used() + waiting > self.sweep.full(self.ring.sectors)
-            || self.unwritten_len > UNWRITTEN_LEN_MAX
-            || self.is_far_behind()
-    }
-
-    /// True while so much waits that nothing may be added, whoever asks for it: where other nodes are faster than this
-    /// one's disk, they would fill its memory.
-    #[must_use]
-    pub fn is_overrun(&self) -> bool {
-        self.waiting_len() > WAITING_LEN_MAX || self.unwritten_len > 4 * UNWRITTEN_LEN_MAX
-    }
-
-    /// Bytes that were submitted and are in no stripe yet that is being written.
-    fn waiting_len(&self) -> usize {
-        self.ring.waiting_len()
-    }
-
-    /// Of the ring.
-    #[must_use]
-    pub fn staging(&self) -> Staging {
-        let bytes = |sectors: u64| sectors * super::stripe::SECTOR as u64;
-        Staging { used: bytes(self.ring.used()), len: bytes(self.ring.sectors) }
-    }
-
-    /// Bytes of memory that is taken by what has not come to its place.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        // A batch stays in memory as long as one of its entries is needed.
-        let batches = (self.staging().used as usize).min(BATCH_PARTS * self.index.sizes().staged);
-        // What waits is in its batch and in the stripe that is collected.
-        batches + 2 * self.waiting_len() + self.unwritten_len + self.index.overhead()
-    }
-
-    /// True while there is something that [`Engine::rest`] would write back.
-    #[must_use]
-    pub fn is_dirty(&self) -> bool {
-        self.failure.is_none()
-            && (self.ring.used() > 0
-                || self.ring.waiting_len() > 0
-                || self.write_back.is_redone()
-                || self.wants_fewer_buckets()
-                || self.scrub.is_torn
-                || !self.repairs.is_empty())
-    }
-
-    /// True while something that was submitted is not durable.
-    #[must_use]
-    pub fn is_committing(&self) -> bool {
-        self.failure.is_none() && (self.commit.is_some() || self.ring.waiting_len() > 0)
-    }
-
-    /// The request that the next stripe waits for.
-    pub(in crate::disk) fn committing(&self) -> Option<u64> {
-        self.commit.as_ref().and_then(|commit| commit.io)
-    }
-
-    #[must_use]
-    pub fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
-        self.flags.has(database, shard)
-    }
-
-    /// True while any shard of a database is forgotten, as workers see it or as a start would find it now.
-    #[must_use]
-    pub fn has_forgotten(&self, database: Database) -> bool {
-        self.flags.has_any(database) || self.flags_durable.has_any(database)
-    }
-
-    /// Longest batch in bytes, with one mark for each shard that it speaks of and one more.
-    pub(super) fn batch_len_max(&self) -> usize {
-        Ring::entries_len_max(self.ring.sectors)
-    }
-
-    /// Longest stripe in bytes.
-    pub(super) fn stripe_len_max(&self) -> usize {
-        Ring::stripe_max(self.ring.sectors) as usize * super::stripe::SECTOR
-    }
-
-    pub(super) fn binding(&self) -> u64 {
-        self.binding
-    }
-
-    /// Where batches get their memory.
-    pub(super) fn pool(&self) -> Arc<Pool> {
-        Arc::clone(&self.pool)
+    /// Hands answers on to the parts that asked.
+    fn pass_on(&mut self) {
+        let Engine { records, lookups, listings, write_back, scrub, out, .. } = self;
+        while let Some(answer) = lookups.next_answer() {
+            match answer {
+                Answer::Item { listing, item, found } => listings.take_item(listing, item, found),
+                Answer::Target(bucket) => {
+                    write_back.target_known(bucket, records, lookups, &mut out.device);
+                }
+                Answer::Map(group) => write_back.map_known(group),
+                Answer::Checked => scrub.checked(),
+                Answer::SecondLook { bucket, is_lost, was_still } => {
+                    scrub.looked_again(bucket, (is_lost, was_still), records, &mut out.replies);
+                }
+            }
+        }
     }
 
     /// Why the store is poisoned, if it is.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+        self.out.replies.failure()
     }
 
-    fn fail(&mut self, reason: &str) {
-        self.failure = Some(reason.to_owned());
-        self.ios.clear();
-        for completions in &mut self.completions {
-            completions.push(Completion::Failed(reason.to_owned()));
+    /// Answers a load at once if memory has all that it takes. The engine must have taken all
+    /// requests of the worker.
+    pub(super) fn try_load(&mut self, worker: usize, place: &Place) -> Option<Load> {
+        if self.failure().is_some() || self.has_completions(worker) {
+            return None;
         }
+        Lookups::try_load(place, &mut self.records)
     }
 
-    fn take_io_id(&mut self) -> u64 {
-        self.next_io += 1;
-        self.next_io
+    pub(super) fn has_ios(&self) -> bool {
+        self.out.device.has_some()
     }
 
-    fn owner_of(&self, shard: Shard) -> usize {
-        usize::from(shard.0) % self.completions.len()
+    /// Takes the requests to the device, in order.
+    pub fn take_ios(&mut self) -> std::vec::Drain<'_, Io> {
+        self.out.device.take()
     }
-}
 
-/// Checks what a write-back has read, for [`Engine::done_checked`], so that the engine need not; `None` for other requests.
-pub(super) fn check(io: &Io, done: &Done, binding: u64) -> Option<Vec<CheckedPage>> {
-    let (Io::Read { file, offset, len, .. }, Ok(bytes)) = (io, &done.result) else { return None };
-    let place = PagePlace { file: *file, offset: *offset };
-    let is_run = *file == File::Slots && *len > PAGE;
-    is_run.then(|| CheckedPage::run(bytes, place, binding))
-}
+    /// Moves the completions of a worker.
+    pub fn take_completions(&mut self, worker: usize, into: &mut Vec<Completion>) {
+        self.out.replies.take(worker, into);
+    }
 
-/// Where the accounts of a shard stand in a table of all of them.
-fn shard_index(database: Database, shard: Shard) -> usize {
-    usize::from(database.0) % SPACES * SHARDS + usize::from(shard.0)
+    #[must_use]
+    pub fn has_completions(&self, worker: usize) -> bool {
+        self.out.replies.has_some(worker)
+    }
+
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.out.replies.workers()
+    }
+
+    fn ring(&self) -> &Ring {
+        self.records.staged.ring()
+    }
+
+    /// True while workers should bring no new changes: the ring is nearly full or fills faster than
+    /// it is emptied, or too much waits for it.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let ring = self.ring();
+        let waiting = (ring.waiting_len() / PAYLOAD) as u64;
+        ring.used() + waiting > self.records.clock.full(ring.sectors)
+            || self.records.contents.len() > UNWRITTEN_LEN_MAX
+            || self.records.is_far_behind()
+    }
+
+    /// True while so much waits that no change may be added: other nodes that are faster than this
+    /// disk would fill the memory.
+    #[must_use]
+    pub fn is_overrun(&self) -> bool {
+        self.ring().waiting_len() > WAITING_LEN_MAX
+            || self.records.contents.len() > 4 * UNWRITTEN_LEN_MAX
+    }
+
+    /// The use of the ring.
+    #[must_use]
+    pub fn staging(&self) -> Staging {
+        let bytes = |sectors: u64| sectors * SECTOR as u64;
+        Staging { used: bytes(self.ring().used()), len: bytes(self.ring().sectors) }
+    }
+
+    /// Bytes of memory that is taken by records that have not come to their places.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let index = self.records.staged.index();
+        // A batch stays in memory as long as one of its entries is needed.
+        let batches = (self.staging().used as usize).min(BATCH_PARTS * index.sizes().staged);
+        // A waiting entry is in its batch and in the open batch of the ring.
+        batches + 2 * self.ring().waiting_len() + self.records.contents.len() + index.overhead()
+    }
+
+    /// True while there is something that [`Engine::rest`] would write back.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.failure().is_none()
+            && (self.ring().used() > 0
+                || self.ring().waiting_len() > 0
+                || self.records.redone.is_some()
+                || self.write_back.has_work_at_rest(&self.records)
+                || self.records.losses.has_repairs())
+    }
+
+    /// True while a write-back can go on without anything from outside.
+    #[must_use]
+    pub fn is_building(&self) -> bool {
+        self.failure().is_none() && self.write_back.is_building()
+    }
+
+    /// True while a submitted change is not durable.
+    #[must_use]
+    pub fn is_committing(&self) -> bool {
+        self.failure().is_none() && (self.commits.is_busy() || self.ring().waiting_len() > 0)
+    }
+
+    /// The request that the next durable batch waits for.
+    pub(super) fn committing(&self) -> Option<u64> {
+        self.commits.io()
+    }
+
+    /// Takes back the writes of a batch that has completed, for their memory.
+    pub(super) fn recycle(&mut self, writes: Vec<super::io::Write>) {
+        self.records.staged.ring_mut().recycle(writes);
+    }
+
+    #[must_use]
+    pub fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
+        self.records.losses.has(database, shard)
+    }
+
+    /// True while any shard of a database is forgotten, as workers see it or as a start would find
+    /// it now.
+    #[must_use]
+    pub fn has_forgotten(&self, database: Database) -> bool {
+        self.records.losses.has_any(database)
+    }
+
+    /// Longest batch in bytes, with one mark for each shard that it speaks of and one more.
+    pub(super) fn batch_len_max(&self) -> usize {
+        Ring::entries_len_max(self.ring().sectors)
+    }
+
+    pub(super) fn binding(&self) -> u64 {
+        self.records.binding
+    }
+
+    /// Where batches get their memory.
+    pub(super) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(self.records.staged.pool())
+    }
 }

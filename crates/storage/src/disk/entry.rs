@@ -32,7 +32,7 @@ pub(super) const FINGERPRINT_LEN: usize = 16;
 pub(super) const MARK_LEN: usize = HEAD_LEN + MARK_BODY_LEN;
 const MARK_BODY_LEN: usize = 10;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Kind(pub(super) u8);
 
@@ -88,7 +88,7 @@ impl Kind {
         Kind(self.0 & Kind::CLASS)
     }
 
-    /// What distinguishes two places beyond hash, database and key.
+    /// The part that tells two places apart beyond hash, database and key.
     fn identity(self) -> u8 {
         self.0 & (Kind::CLASS | Kind::LONG_KEY)
     }
@@ -197,11 +197,11 @@ impl<'a> Entry<'a> {
         self.body.len() > PAGE_BODY_MAX
     }
 
-    /// The entry that stands for this one while its body is in an extent that begins at this unit. `body` is where its own
-    /// is made.
+    /// The entry that stands for this one while its body is in an extent that begins at this unit.
+    /// `body` is where its own is made.
     ///
     /// # Panics
-    /// If the body is not what it was when the entry was made.
+    /// If the body has changed since the entry was made.
     pub(super) fn in_extent<'b>(
         &self,
         unit: u64,
@@ -281,7 +281,7 @@ pub struct UnknownRecord {
     pub database: u8,
 }
 
-/// Checksum of a body, bound to what the entry is and to the node.
+/// Checksum of a body, bound to kind, place and node of the entry.
 pub(super) fn entry_checksum(
     binding: u64,
     hash: u64,
@@ -293,7 +293,7 @@ pub(super) fn entry_checksum(
     checksum(binding ^ hash.rotate_left(17) ^ role.wrapping_mul(0x9E37_79B9_7F4A_7C15), body)
 }
 
-/// Checksum of what an extent holds: key, then record.
+/// Checksum of the content of an extent: key, then record.
 pub(super) fn content_checksum(binding: u64, hash: u64, content: &[u8]) -> u64 {
     checksum(binding.rotate_left(7) ^ hash, content)
 }
@@ -308,7 +308,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// To what an extent that begins at this unit holds: a key of this length, then a record.
+    /// To the content of an extent that begins at this unit: a key of this length, then a record.
     pub(super) fn to(
         unit: u64,
         binding: u64,
@@ -349,7 +349,7 @@ impl Reference {
     }
 }
 
-/// What a place is called inside the store.
+/// The name of a place inside the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Identity {
     pub(super) hash: u64,

@@ -1,11 +1,14 @@
-//! Space for what does not fit a page: runs of 1 KiB units in the extents file, for large records and overflow pages.
+//! Space for records and pages that no primary page has room for: runs of 1 KiB units in the
+//! extents file.
 //!
-//! The file is cut into groups; each begins with a page that maps its units. A map says which units the *pages* refer
-//! to, and is written by the same write-backs as the pages; what only the ring refers to is held in memory and found
-//! again at a start. So after a crash every unit is either referred to or free. Maps are read when needed: records go
-//! to groups whose map is at hand, and a damaged map only costs the space of its group.
+//! The file is cut into groups; each begins with a page that maps its units. A map says which units
+//! the *pages* refer to. The same write-backs write maps and pages. Units that only the ring refers
+//! to are held in memory and found again at a start. So after any crash a unit is referred to or
+//! free. Maps are read when needed: records go to groups whose map is at hand, and a damaged map
+//! costs the space of its group only.
 
 mod map;
+mod seen;
 mod surplus;
 
 use std::collections::BTreeSet;
@@ -18,13 +21,13 @@ use crate::disk::place::{GROUP_UNITS, PAGE_UNITS, UNIT};
 
 pub(super) use map::Map;
 
-/// The write of what an extent holds that begins at this unit.
+/// The write of a content that begins at this unit.
 pub(super) fn content_write(unit: u64, content: Bytes) -> Write {
     Write { file: File::Extents, offset: unit * UNIT, bytes: content }
 }
 
-/// First unit of damaged content, and its checksum as the reference has it. What damaged it may be what stands there now:
-/// so its units are given back by a survey, not with the record.
+/// First unit of damaged content, and its checksum as the reference has it. Another record may own
+/// the units by now, so a survey gives them back, not the record.
 pub(super) type Doubt = (u64, u64);
 
 /// The same of a page, which its reference has no checksum of.
@@ -32,15 +35,15 @@ pub(super) const PAGE_DOUBTED: u64 = 0;
 
 #[derive(Debug)]
 struct Group {
-    home: Option<Map>, // what pages refer to; None until read
-    held: Option<Map>, // what only the ring or a write-back under way refers to
+    home: Option<Map>, // units that pages refer to; `None` until read
+    held: Option<Map>, // units that only the ring or a write-back refers to
     is_dirty: bool,
     is_new: bool,       // no page refers to it, and its map was never written
-    is_lost: bool,      // the map was damaged: nothing is allocated or freed here
+    is_lost: bool,      // the map was damaged: no unit is allocated or freed here
     longest: u64,       // no free run is longer
     from: u64,          // where the next search starts, unless it always starts at the beginning
-    is_sure: bool,      // nothing is in use that its maps call free
-    given: Option<Map>, // what the file system has taken back
+    is_sure: bool,      // no unit is in use that its maps call free
+    given: Option<Map>, // units that the file system has taken back
 }
 
 impl Group {
@@ -100,7 +103,7 @@ impl Group {
     }
 }
 
-/// The groups of the extents file and what is free in them.
+/// The groups of the extents file and their free units.
 #[derive(Debug)]
 pub(super) struct Extents {
     groups: Vec<Group>,
@@ -113,14 +116,18 @@ pub(super) struct Extents {
     survey_from: u64,
     /// Damaged content that pages refer to.
     doubtful: BTreeSet<Doubt>,
-    /// What surveys have found that nobody refers to, until their maps are in place.
+    /// Units that surveys have found without a reference, until their maps are in place.
     cleared: Vec<(u64, u64)>,
     /// Groups in which something became free since they were last looked at.
     roomier: BTreeSet<u64>,
-    /// The first group with room when it was looked at; it gives nothing until it is not the first.
+    /// The first group with room when it was looked at; it keeps its room while it is the first.
     kept: Option<u64>,
-    /// Pages may refer to groups that nothing counts: those that are added are not surely empty.
+    /// Pages may refer to groups that no superblock counts: added groups are not surely empty.
     may_go_on: bool,
+    /// A group may be looked at for a surplus, though the store does not rest.
+    is_surplus_due: bool,
+    /// Runs that are being given back, and the request that does so.
+    giving: Option<(u64, Vec<(u64, u64)>)>,
 }
 
 impl Extents {
@@ -139,6 +146,8 @@ impl Extents {
             roomier: BTreeSet::new(),
             kept: None,
             may_go_on: false,
+            is_surplus_due: false,
+            giving: None,
         }
     }
 
@@ -147,8 +156,8 @@ impl Extents {
         self.may_go_on = true;
     }
 
-    /// Notes that a page refers to these units, as one did before, where their map does not say so: it is of a group that
-    /// was taken for a new one.
+    /// Notes that a page refers to these units, as one did before, where their map does not say so:
+    /// it is of a group that was taken for a new one.
     pub(super) fn keep_home(&mut self, unit: u64, count: u64) {
         let Some(group) = self.groups.get((unit / GROUP_UNITS) as usize) else { return };
         let first = unit % GROUP_UNITS;
@@ -171,7 +180,7 @@ impl Extents {
         self.groups[group as usize].home.is_some()
     }
 
-    /// The map was damaged where it stands, and nobody knew it.
+    /// The map was damaged where it stands, and was not in memory.
     pub(super) fn is_lost(&self, group: u64) -> bool {
         self.groups[group as usize].is_lost
     }
@@ -181,8 +190,8 @@ impl Extents {
         self.groups.push(Group::new(Some(map)));
     }
 
-    /// A page refers to this group: where the superblock does not count it, that is older than the page, and the map has
-    /// to be read.
+    /// A page refers to this group: where the superblock does not count it, that is older than the
+    /// page, and the map has to be read.
     pub(super) fn include(&mut self, group: u64) {
         while group >= self.groups() {
             base::sometimes!("disk: a page refers to a group that is not counted");
@@ -231,7 +240,7 @@ impl Extents {
         unit
     }
 
-    /// Finds a run of free units for what a page refers to from now on.
+    /// Finds a run of free units that a page refers to from now on.
     pub(super) fn allocate_home(&mut self, count: u64) -> u64 {
         let unit = self.allocate(count);
         self.set_home(unit, count, true);
@@ -283,8 +292,8 @@ impl Extents {
         }
     }
 
-    /// A map was found damaged where it stands: it is written again if it is known, else its group is closed. False where
-    /// that is not news.
+    /// A map was found damaged where it stands: it is written again if it is known, else its group
+    /// is closed. False where that is not news.
     pub(super) fn renew(&mut self, number: u64) -> bool {
         let group = &self.groups[number as usize];
         let is_news = !group.is_dirty && !group.is_lost;
@@ -303,11 +312,6 @@ impl Extents {
         self.survey.get_or_insert_with(|| Survey::new(first, newest));
     }
 
-    /// The survey that is under way.
-    pub(super) fn survey(&mut self) -> Option<&mut Survey> {
-        self.survey.as_mut()
-    }
-
     /// All maps were judged by a survey that has looked at all pages.
     pub(super) fn end_survey(&mut self) {
         if let Some(survey) = self.survey.take_if(|survey| survey.is_looking)
@@ -317,8 +321,8 @@ impl Extents {
         }
     }
 
-    /// Puts a map right by the survey, given what stands on the medium if that is whole. `None` where it was right, else
-    /// whether it called units free that are in use.
+    /// Puts a map right by the survey, given the map on the medium if that is whole. `None` if it
+    /// was right, else whether it called units free that are in use.
     pub(super) fn correct(&mut self, number: u64, on_medium: Option<Map>) -> Option<bool> {
         if self.survey.as_ref()?.judges(number) && on_medium.is_some() {
             self.learn(number, on_medium);
@@ -328,14 +332,15 @@ impl Extents {
         let map = group.home.as_ref()?;
         let verdict = survey.judge(number, map);
         group.is_sure |= survey.knows_all_of(number);
-        // What stands in for a damaged map is right where all of the group is in use, but is not on the medium.
+        // The stand-in for a damaged map is right if all of the group is in use, but is not on the
+        // medium.
         let is_right = group.is_lost && survey.knows_all_of(number);
         let stand_in = || is_right.then(|| Verdict { map: map.clone(), has_lacked: false });
         let Some(Verdict { map: right, has_lacked }) = verdict.or_else(stand_in) else {
             self.note_free(number);
             return None;
         };
-        // Whoever holds some of it already gives that back.
+        // The holders of some of it give that back.
         let held = group.held.clone().unwrap_or_else(Map::empty);
         let cleared = map.without(&right).without(&held).runs();
         group.home = Some(right);
@@ -347,7 +352,7 @@ impl Extents {
             self.dirty.push(number);
         }
         self.note_free(number);
-        // Until this map is in place, an older one may be, and pages that refer to what it clears.
+        // Until this map is in place, an older one may be, and pages that refer to cleared units.
         for (first, count) in cleared {
             let unit = number * GROUP_UNITS + first;
             self.hold(unit, count);
@@ -356,7 +361,7 @@ impl Extents {
         Some(has_lacked)
     }
 
-    /// What is referred to here is damaged.
+    /// The content of this reference is damaged.
     pub(super) fn doubt(&mut self, doubt: Doubt) {
         self.doubtful.insert(doubt);
     }
@@ -366,7 +371,7 @@ impl Extents {
         self.doubtful.remove(&doubt)
     }
 
-    /// Takes what is free once the maps that are written now are in place.
+    /// Takes the units that are free once the maps that are written now are in place.
     pub(super) fn take_cleared(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.cleared)
     }
@@ -376,8 +381,9 @@ impl Extents {
         self.dirty.len()
     }
 
-    /// Groups whose map is to be written, and how many groups there are then: no more than `most`, if those that pages
-    /// refer to are fewer. Of what is left out nothing is at home: only the ring refers to it, and a start finds it there.
+    /// Groups whose map is to be written, and how many groups there are then: at most `most`,
+    /// unless pages refer to more. Only the ring refers to units of the rest, and a start finds
+    /// those there.
     pub(super) fn take_dirty(&mut self, most: usize) -> (Vec<u64>, u64) {
         self.dirty.sort_unstable();
         let in_use = self.groups.iter().rposition(|group| !group.is_new).map_or(0, |last| last + 1);

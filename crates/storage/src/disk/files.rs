@@ -1,5 +1,6 @@
-//! The four files of a store in a directory, read and written where they are: `pread`, `pwrite`, `fdatasync`. Stripes
-//! and the spare's images go past the page cache ([`direct`](super::direct)) where the file system lets them.
+//! The four files of a store in a directory, read and written where they are: `pread`, `pwrite`,
+//! `fdatasync`. Ring batches and the double-write buffer's images go past the page cache
+//! ([`direct`](super::direct)) where the file system lets them.
 
 use std::fs::{File as OsFile, OpenOptions};
 use std::io::{ErrorKind, IoSliceMut, Result as IoResult};
@@ -15,53 +16,46 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
-use super::ahead::Ahead;
-use super::arena::Arena;
 use super::direct::{BareFile, DirectFile};
 use super::io::{Done, File, Files, Io, Medium, Write};
-use super::write_out::write_out;
 use crate::Lack;
 use crate::data_dir::is_there;
 use crate::disk::place::PAGE;
 
-/// Reads of at least so many bytes get memory on large pages.
-const LARGE_LEN_MIN: usize = 2 << 20;
-/// Reads of the ring of at least so many bytes are a run of them: a start reads it from one end to the other.
-const RUN_LEN_MIN: usize = 128 << 10;
 /// Bytes of a file whose cache is dropped at once: a millisecond or two where all of it is there.
 const DROPPED_LEN: u64 = 8 << 20;
-/// What a page cache keeps in one piece, and drops in one piece or not at all, is hardly anywhere longer.
+/// A page cache keeps and drops pieces as a whole; they are hardly anywhere longer.
 const PIECE_LEN_MAX: u64 = 2 << 20;
 
-/// Writes of a file after which the device begins with them, while the next ones are copied to the page cache.
-const BEGUN_AFTER: usize = 32;
-
-/// Types of file systems (`statfs(2)`) that reserve what a write needs when it is made: ext2 to ext4, XFS, tmpfs, and
-/// overlays, which are over one of these.
+/// Types of file systems (`statfs(2)`) that reserve room when a write is made: ext2 to ext4, XFS,
+/// tmpfs, and overlays, which are over one of these.
 const SAYING_AT_ONCE: [u32; 4] = [0xef53, 0x5846_5342, 0x0102_1994, 0x794c_7630];
 
-/// The files that grow with what is stored.
+/// The files that grow with the store.
 const GROWING: [File; 2] = [File::Slots, File::Extents];
 
-/// Who flushes. The system tells each opening of a file once of what it could not write, so two threads that flush the same
-/// file have one each: or one would take the other's failure, which would then believe that all is well.
+/// The role of a thread that flushes. The system tells each opening of a file once of bytes that it
+/// could not write. So two threads that flush the same file have one opening each: else one could
+/// take the other's failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flusher {
     Homes,
     Commits,
 }
 
-/// An open store directory. Requests are carried out by whoever calls [`FileMedium::execute`], and at once.
+/// An open store directory. The thread that calls [`FileMedium::execute`] carries requests out at
+/// once.
 #[derive(Debug)]
 pub struct FileMedium {
     files: [OsFile; 4],          // by `File as usize`
     extents_of_commits: OsFile,  // once more, see `Flusher`
     stripes: Option<DirectFile>, // the ring once more
-    images: Option<DirectFile>,  // the spare once more
+    images: Option<DirectFile>,  // the double-write buffer once more
     bare: [Option<BareFile>; 4], // past the page cache, for looking
-    /// The page cache holds nothing of the file but what this process has put there. Until then it is read past the cache.
+    /// The page cache holds only this process's bytes of the file. Until then reads go past the
+    /// cache.
     is_cache_ours: [AtomicBool; 4],
-    /// Taken for good by who writes more than it was asked to.
+    /// Taken for good by a write that covers more than it was asked to.
     writing: RwLock<()>,
     done: Vec<Done>,
     /// A write that finds no room says so itself. Elsewhere (NFS) that may be said of one before.
@@ -69,7 +63,7 @@ pub struct FileMedium {
     /// The file system has no room for the files that grow.
     #[cfg(test)]
     pub(super) lacks_room: AtomicBool,
-    /// Whoever writes to those files panics.
+    /// A write to those files panics.
     #[cfg(test)]
     pub(super) panics: AtomicBool,
 }
@@ -91,7 +85,7 @@ impl FileMedium {
     /// Opens the files of a directory, making those that do not exist.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's reason.
     pub fn create(dir: &Path) -> Result<FileMedium, String> {
         let medium = FileMedium::with(dir, OpenOptions::new().read(true).write(true).create(true))?;
         // New names must survive too.
@@ -103,7 +97,7 @@ impl FileMedium {
     /// Opens the files of a directory.
     ///
     /// # Errors
-    /// What the system says; all four must be there.
+    /// The system's reason; all four must be there.
     pub fn open(dir: &Path) -> Result<FileMedium, String> {
         let mut medium = FileMedium::with(dir, OpenOptions::new().read(true).write(true))?;
         let path = dir.join(File::Ring.name());
@@ -123,18 +117,13 @@ impl FileMedium {
         Ok(medium)
     }
 
-    /// The same files for a start, which reads the ring from one end to the other.
-    pub(super) fn reading(&self) -> Reading<'_> {
-        Reading { medium: self, ahead: None, done: Vec::new() }
-    }
-
-    /// The ring as stripes are written to it, where they can go past the page cache.
+    /// The ring as ring batches are written to it, where they can go past the page cache.
     pub(super) fn stripes(&self) -> Option<&DirectFile> {
         self.stripes.as_ref()
     }
 
-    /// Makes the system forget what it takes for clean. After a flush that failed its cache may hold, as clean, what
-    /// the device never got; a node that starts again must find what is there.
+    /// Makes the system forget pages that it takes for clean. After a failed flush its cache may
+    /// hold, as clean, bytes that the device never got.
     fn drop_cache(&self, file: File, offset: u64, len: Option<NonZeroU64>) {
         // Advice: where the system has none to take, the cache stays.
         let _ = rustix::fs::fadvise(&self.files[file as usize], offset, len, Advice::DontNeed);
@@ -147,8 +136,9 @@ impl FileMedium {
         self.drop_cache(file, start, NonZeroU64::new(end - start));
     }
 
-    /// Drops what the process before has left in the cache of the files that grow with the store, half of the time: it
-    /// takes as long as there is much of it, up to half a second for 2 GB. `rest` waits that long, and says whether to go on.
+    /// Drops the page cache that the process before has left of the growing files. Long caches take
+    /// long, up to half a second for 2 GB, so it pauses half of the time: `rest` waits and says
+    /// whether to go on.
     pub(super) fn drop_rest(&self, rest: impl Fn(Duration) -> bool) {
         for file in GROWING.into_iter().filter(|&file| !self.is_cache_ours(file)) {
             let Ok(about) = self.files[file as usize].metadata() else { return };
@@ -170,7 +160,7 @@ impl FileMedium {
     /// Opens the files of a directory for looking only.
     ///
     /// # Errors
-    /// What the system says; all four must be there.
+    /// The system's reason; all four must be there.
     pub fn open_read_only(dir: &Path) -> Result<FileMedium, String> {
         let mut medium = FileMedium::with(dir, OpenOptions::new().read(true))?;
         medium.open_bare(dir);
@@ -220,8 +210,8 @@ impl FileMedium {
         self.execute_with_room(io, Flusher::Homes, |_| false)
     }
 
-    /// The same, but repeats a write that finds no room for as long as `wait` returns true.
-    /// Such a write has not failed as one that the device rejects: nothing of it was flushed yet.
+    /// The same, but repeats a write that finds no room for as long as `wait` returns true. The
+    /// device has not rejected such a write: no byte of it was flushed yet.
     pub(super) fn execute_with_room(
         &self,
         io: &Io,
@@ -247,8 +237,9 @@ impl FileMedium {
         Done { id, result }
     }
 
-    /// Where a file is written past the page cache, nothing of it is left there for a write to make durable: what creates
-    /// a store and what starts it flush all files, and from then on it writes only stripes, blanks and images.
+    /// A file that is written past the page cache leaves no byte there to make durable. Creating
+    /// and opening a store flush all files. From then on such a file gets only ring batches, blanks
+    /// and images.
     fn store(
         &self,
         writes: &[Write],
@@ -256,46 +247,18 @@ impl FileMedium {
         by: Flusher,
         wait: impl Fn(Lack) -> bool,
     ) -> Result<(), String> {
-        let past = |direct: &DirectFile, file: File| {
-            let is_its = flush == Files::of(file) || flush == Files::default();
-            let fits = is_its && direct.takes(file, writes);
-            fits.then(|| {
-                writes.iter().try_for_each(|write| {
-                    direct.write(&write.bytes, write.offset).map_err(explain(file, "write"))
-                })
-            })
-        };
-        if let Some(written) = self.stripes.as_ref().and_then(|it| past(it, File::Ring)) {
-            return written;
-        }
-        if let Some(images) = &self.images
-            && let Some(written) = past(images, File::Spare)
-        {
-            written?;
-            if flush == Files::default() {
-                return Ok(());
-            }
-            return images.flush().map_err(explain(File::Spare, "flush"));
-        }
-        for same in writes.chunk_by(|one, next| one.file == next.file) {
-            for some in same.chunks(BEGUN_AFTER) {
-                some.iter().try_for_each(|write| self.write_with_room(write, &wait))?;
-                let file = some[0].file;
-                let is_alone = some.len() == writes.len();
-                if !is_alone && flush.contains(file) {
-                    self.begin(file, some)?;
-                }
+        for (direct, file) in [(&self.stripes, File::Ring), (&self.images, File::Spare)] {
+            if let Some(direct) = direct.as_ref().filter(|it| it.takes(file, writes))
+                && flush == Files::of(file)
+            {
+                let mut writes = writes.iter();
+                let written = writes.try_for_each(|it| direct.write(&it.bytes, it.offset));
+                written.map_err(explain(file, "write"))?;
+                return direct.flush().map_err(explain(file, "flush"));
             }
         }
+        writes.iter().try_for_each(|write| self.write_with_room(write, &wait))?;
         flush.iter().try_for_each(|file| self.flush(file, by))
-    }
-
-    /// Makes the device write these, all of one file, while others are copied.
-    fn begin(&self, file: File, writes: &[Write]) -> Result<(), String> {
-        let starts = writes.iter().map(|write| write.offset);
-        let ends = writes.iter().map(|write| write.offset + write.bytes.len() as u64);
-        let Some((start, end)) = starts.min().zip(ends.max()) else { return Ok(()) };
-        write_out(&self.files[file as usize], start..end).map_err(explain(file, "flush"))
     }
 
     /// Carries out a read if that needs no waiting for the device.
@@ -311,7 +274,8 @@ impl FileMedium {
         (read == Ok(*len)).then(|| Done { id: *id, result: Ok(Bytes::from(bytes)) })
     }
 
-    /// A page cache reads whole pages, and says no more than that it could not: then what was asked for comes past it.
+    /// A page cache reads whole pages and gives no reason for a failure. Then the bytes that were
+    /// asked for are read past it.
     fn read(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
         self.read_cached(file, offset, len).or_else(|reason| {
             let bare = self.bare[file as usize].as_ref();
@@ -320,11 +284,6 @@ impl FileMedium {
     }
 
     fn read_cached(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
-        if len >= LARGE_LEN_MIN {
-            let mut arena = Arena::new(len)?;
-            self.read_into(arena.room(len), file, offset)?;
-            return Ok(arena.into_bytes());
-        }
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
             let at = offset + bytes.len() as u64;
@@ -338,8 +297,8 @@ impl FileMedium {
         Ok(Bytes::from(bytes))
     }
 
-    /// Reads what the device holds. Where the system has no way past its cache, it is asked to drop what it holds of it
-    /// first, and what it has read for this afterwards.
+    /// Reads the device's bytes. If the system has no way past its cache, it drops its copy of them
+    /// first, and the copy of this read afterwards.
     fn read_bare(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
         if let Some(bytes) = self.bare[file as usize].as_ref().and_then(|it| it.read(offset, len)) {
             return Ok(bytes);
@@ -348,21 +307,6 @@ impl FileMedium {
         let bytes = self.read(file, offset, len);
         self.drop_around(file, offset, len);
         bytes
-    }
-
-    /// Fills memory that holds zeros.
-    fn read_into(&self, bytes: &mut [u8], file: File, offset: u64) -> Result<(), String> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let at = offset + filled as u64;
-            match self.files[file as usize].read_at(&mut bytes[filled..], at) {
-                Ok(0) => break, // past the end: zeros
-                Ok(more) => filled += more,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(explain(file, "read")(error)),
-            }
-        }
-        Ok(())
     }
 
     fn write_with_room(&self, write: &Write, wait: impl Fn(Lack) -> bool) -> Result<(), String> {
@@ -413,8 +357,9 @@ impl FileMedium {
         })
     }
 
-    /// Of a page that is written in part the system reads the rest, which the device may have lost. Then all of the page is
-    /// written, with what is left of it. `None` where that is not known.
+    /// For a page that is written in part the system reads the rest, which the device may have
+    /// lost. Then all of the page is written, with the sectors that are left. `None` if they are
+    /// not known.
     fn write_around(&self, write: &Write) -> Option<IoResult<()>> {
         let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let start = write.offset / PAGE as u64 * PAGE as u64;
@@ -432,7 +377,8 @@ impl FileMedium {
         GROWING.map(blocks).iter().sum::<u64>() * 512
     }
 
-    /// Bytes that the file system has left for this process, and that it has in all; `None` where it does not tell.
+    /// Bytes that the file system has left for this process, and that it has in all; `None` where
+    /// it does not tell.
     pub(super) fn room(&self) -> Option<(u64, u64)> {
         let told = rustix::fs::fstatvfs(&self.files[File::Extents as usize]).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(told.f_frsize);
@@ -454,7 +400,7 @@ impl FileMedium {
         let opened = &self.files[file as usize];
         let found = opened.metadata().map_err(explain(file, "look at"))?.len();
         if found <= len {
-            return Ok(()); // what an earlier process cut off was flushed when this one opened the file
+            return Ok(()); // a cut of an earlier process was flushed when this one opened the file
         }
         opened.set_len(len).map_err(explain(file, "shorten"))?;
         self.flush(file, Flusher::Homes)
@@ -488,45 +434,6 @@ impl Medium for FileMedium {
     }
 }
 
-/// The files while a store is found in them: what comes next of the ring is read before it is asked for.
-pub(super) struct Reading<'m> {
-    medium: &'m FileMedium,
-    ahead: Option<Ahead>,
-    done: Vec<Done>,
-}
-
-impl Reading<'_> {
-    /// A long read of the ring that goes on where the one before ended, or else begins a run of them.
-    fn read_ahead(&mut self, io: &Io) -> Option<Done> {
-        let Io::Read { id, file: File::Ring, offset, len } = *io else { return None };
-        let read = self.ahead.as_mut().and_then(|ahead| ahead.take(offset, len));
-        let read = read.or_else(|| {
-            let stripes = self.medium.stripes().filter(|_| len >= RUN_LEN_MIN)?;
-            self.ahead = Ahead::start(stripes.to_read().ok()?, offset, len);
-            self.ahead.as_mut()?.take(offset, len)
-        })?;
-        Some(Done { id, result: Ok(read) })
-    }
-}
-
-impl Medium for Reading<'_> {
-    fn submit(&mut self, io: Io) {
-        let done = self.read_ahead(&io).unwrap_or_else(|| {
-            self.ahead = None;
-            self.medium.execute(&io)
-        });
-        self.done.push(done);
-    }
-
-    fn poll(&mut self, done: &mut Vec<Done>) {
-        done.append(&mut self.done);
-    }
-
-    fn wait(&mut self, done: &mut Vec<Done>) {
-        done.append(&mut self.done);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -539,27 +446,6 @@ mod tests {
 
     fn read(offset: u64, len: usize) -> Io {
         Io::Read { id: 2, file: File::Slots, offset, len }
-    }
-
-    #[test]
-    fn what_the_device_begins_with_early_is_all_there() {
-        let dir = std::env::temp_dir().join(format!("palimpsest-begun-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a directory");
-        let mut medium = FileMedium::create(&dir).expect("files");
-        medium.open_bare(&dir);
-        let page = |number: u64| Bytes::from(vec![number as u8 + 1; PAGE]);
-        let places = || GROWING.into_iter().flat_map(|file| (0..100_u64).map(move |it| (file, it)));
-        // Every other page, from the last to the first.
-        let offset = |number: u64| 2 * (99 - number) * PAGE as u64;
-        let write = |(file, number)| Write { file, offset: offset(number), bytes: page(number) };
-        let flush = Files::of(File::Slots).with(File::Extents);
-        let store = Io::Store { id: 1, writes: places().map(write).collect(), flush };
-        assert_eq!(medium.execute(&store).result, Ok(Bytes::new()));
-        for (file, number) in places() {
-            let look = Io::Verify { id: 2, file, offset: offset(number), len: PAGE };
-            assert_eq!(medium.execute(&look).result, Ok(page(number)), "{file:?} {number}");
-        }
-        std::fs::remove_dir_all(&dir).expect("only these files are in it");
     }
 
     #[test]

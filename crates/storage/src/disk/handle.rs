@@ -1,7 +1,7 @@
-//! A worker's end of a store: the open batch, tickets, and what the worker has heard of its shards.
+//! A worker's end of a store: the open batch, tickets, and the losses that the worker has heard of.
 //!
-//! It encodes records once, with their checksums, and hands whole batches over a [`Link`]; it keeps nothing else, so
-//! every load of a record that is not in the open batch is a question to the engine.
+//! It encodes records once, with their checksums, and hands whole batches over a [`Link`]. Every
+//! load of a record that is not in the open batch is a question to the engine.
 
 use std::sync::Arc;
 
@@ -35,17 +35,17 @@ pub trait Link: Send {
     /// Hands requests over in order, leaving `requests` empty.
     fn send(&mut self, requests: &mut Vec<Request>);
 
-    /// The answer to a load, if it is at hand. Everything that was asked for before must have been handed over; `None` where
-    /// the engine has not taken all of that.
-    fn look(&mut self, place: &Place) -> Option<Load>;
+    /// The answer to a load, if it is at hand. Everything that was asked for before must have been
+    /// handed over; `None` where the engine has not taken all of that.
+    fn try_load(&mut self, place: &Place) -> Option<Load>;
 
-    /// Appends what has completed.
+    /// Appends completions.
     fn receive(&mut self, completions: &mut Vec<Completion>);
 
     /// True while the engine wants no new changes.
     fn is_full(&self) -> bool;
 
-    /// True while what waits for the medium must not grow.
+    /// True while the bytes that wait for the medium must not grow.
     fn is_overrun(&self) -> bool;
 
     /// See [`crate::Store::room`].
@@ -59,7 +59,7 @@ pub trait Link: Send {
     fn memory(&self) -> usize;
 }
 
-/// What a handle needs to know of its store.
+/// The facts about a store that its handles need.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     pub(super) binding: u64,
@@ -109,7 +109,7 @@ struct OpenBatch {
     marks: Vec<ShardMark>,
 }
 
-/// What an entry is made of, before it is one.
+/// The parts of an entry before it is made.
 struct Draft<'a> {
     hash: u64,
     database: Database,
@@ -313,9 +313,10 @@ impl OpenBatch {
         self.entries.is_empty() && self.marks.is_empty()
     }
 
-    /// As long as an entry of it is in the ring, all of a batch is in memory: it gets little more than it needs. Short ones
-    /// are copied from where the next one is collected; of the others, those that were collected in much more than they
-    /// need, unless they are so long that a copy costs more than memory.
+    /// As long as an entry of it is in the ring, all of a batch is in memory: it gets little more
+    /// than it needs. Short ones are copied from where the next one is collected; of the others,
+    /// those that were collected in much more than they need, unless they are so long that a copy
+    /// costs more than memory.
     fn take_entries(&mut self) -> Vec<u8> {
         let len = self.entries.len();
         self.expected_len = len.min(EXPECTED_MAX);
@@ -338,9 +339,9 @@ impl OpenBatch {
         entries
     }
 
-    /// The batch as requests: one, or several where it exceeds a stripe though no record is in it that is too long for a
-    /// page. Then what must be durable first goes first:
-    /// marks of forgotten shards, metas, puts, removals, and marks of recovered shards.
+    /// The batch as requests: several if it exceeds a ring batch though every record fits a page.
+    /// Then their order is that of durability: marks of forgotten shards, metas, puts, removals,
+    /// marks of recovered shards.
     fn take(&mut self, binding: u64, len_max: usize, ticket: Ticket) -> Vec<Batch> {
         let entries = self.take_entries();
         self.places.clear();
@@ -359,12 +360,12 @@ impl OpenBatch {
 }
 
 impl Batch {
-    /// Bytes of a stripe that it takes at most.
+    /// Bytes of a ring batch that it takes at most.
     fn len(&self) -> usize {
         self.entries.len() + (self.marks.len() + 1) * MARK_LEN
     }
 
-    /// Lets records that are too long for a page go to extents before the stripe.
+    /// Lets records that are too long for a page go to extents before the ring batch.
     fn shorten(&mut self, binding: u64) {
         let entries = Bytes::from(std::mem::take(&mut self.entries));
         let mut large = std::mem::take(&mut self.large);
@@ -445,8 +446,8 @@ impl<L: Link> Store for Handle<L> {
                 None => {}
             }
         }
-        // Loads and scans that wait to be handed over change nothing.
-        if let Some(load) = self.link.look(place) {
+        // Loads and scans that wait to be handed over make no change.
+        if let Some(load) = self.link.try_load(place) {
             return load;
         }
         self.loads += 1;

@@ -1,10 +1,11 @@
-//! What the staging ring holds, by hash: the newest entry of every place that has not gone home yet, and behind it
-//! those that it replaces, until it is durable. Until then the medium needs the older one, which may have to go home
-//! to make room in the ring for the newer.
+//! The index of the ring: the newest entry of every place that has not gone home, by hash.
 //!
-//! Ordered by hash, because write-back takes a bucket's interval at once and listings merge it with the pages. It is
-//! cut into parts by the top bits of the hash; a ring's entries make short parts, so that finding a place touches
-//! little memory and adding one moves little.
+//! Older entries stand behind it until it is durable. Until then the medium needs them, and may
+//! bring one home to make room in the ring.
+//!
+//! It is ordered by hash: write-back takes a bucket's interval at once, and listings merge it with
+//! the pages. Top bits of the hash cut it into short parts, so that a lookup touches little memory
+//! and an insertion moves little.
 
 mod part;
 mod slot;
@@ -27,7 +28,7 @@ pub(super) type At = (u64, u32);
 /// Places that are brought into the processor's caches together.
 pub(super) const WARMED: usize = 32;
 
-/// What an entry has replaced.
+/// The entry that another one has replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Replaced {
     pub(super) at: At,
@@ -53,11 +54,6 @@ impl Default for Index {
 }
 
 impl Index {
-    /// An index without room for anything: what stands in for one that is being used elsewhere.
-    pub(super) fn nothing() -> Index {
-        Index { parts: Vec::new(), len: 0, sizes: Sizes::default(), references: 0 }
-    }
-
     fn part(&self, hash: u64) -> &Part {
         &self.parts[part_of(hash)]
     }
@@ -72,7 +68,7 @@ impl Index {
         self.references > 0
     }
 
-    /// Lets go of an entry. Nothing is looked up where none refers to an extent.
+    /// Lets go of an entry. Skips the look at it if no entry refers to an extent.
     fn forget(&mut self, slot: &Slot) {
         if self.references > 0 {
             self.references -= usize::from(slot.entry().kind.is_in_extent());
@@ -90,8 +86,8 @@ impl Index {
         entries.find(|entry| identity.matches(entry))
     }
 
-    /// Inserts the entries of a durable batch that a start has found and checked. `replaced` is told the batch of each
-    /// entry that they replace.
+    /// Inserts the entries of a durable batch that a start has found and checked. `replaced` is
+    /// told the batch of each entry that they replace.
     pub(super) fn insert_durable(
         &mut self,
         payload: &Bytes,
@@ -120,9 +116,8 @@ impl Index {
         }
     }
 
-    /// Brings what an index has of these hashes into the processor's caches, at most [`WARMED`] at a time. Steps of
-    /// different places do not depend on one another, so that their misses overlap; those of one insertion after the
-    /// other would not.
+    /// Brings the entries of these hashes into the processor's caches, at most [`WARMED`] at a
+    /// time. Their cache misses overlap; those of one insertion after the other would not.
     pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {
         let places: SmallVec<[(u64, &Part); WARMED]> =
             hashes.take(WARMED).map(|hash| (hash, &self.parts[part_of(hash)])).collect();
@@ -136,14 +131,15 @@ impl Index {
         black_box(bytes.map(|&byte| u64::from(byte)).chain(older).fold(0, |all, one| all ^ one));
     }
 
-    /// Brings the entries of an interval of hashes into the processor's caches, both ends included: see [`Index::warm`].
+    /// Brings the entries of an interval of hashes into the processor's caches, both ends included:
+    /// see [`Index::warm`].
     pub(super) fn warm_range(&self, first: u64, last: u64) {
         let bytes = self.range(first, last).map(|(_, slot)| slot.shared.get(slot.at as usize));
         black_box(bytes.flatten().fold(0, |all, one| all ^ one));
     }
 
-    /// Puts the entry that begins at `at` of what came in together, and was checked, in front of an older one, which stays
-    /// behind it until [`Index::settle`] unless it is of the same stripe.
+    /// Puts the entry at `at`, which was checked, in front of an older one. That stays behind it
+    /// until [`Index::settle`], unless it is of the same batch.
     pub(super) fn insert(
         &mut self,
         shared: &Arc<Bytes>,
@@ -186,7 +182,8 @@ impl Index {
         None
     }
 
-    /// The stripe is durable, so nothing older of this place is needed; returns the older stripe that had it.
+    /// The batch is durable, so no older entry of this place is needed; returns the batch of the
+    /// older one.
     pub(super) fn settle(&mut self, (hash, tie): At, stripe: u64) -> Option<u64> {
         let part = &mut self.parts[part_of(hash)];
         let at = part.same(hash).find(|&i| part.places[i].slot.tie == tie)?;
@@ -200,7 +197,7 @@ impl Index {
         Some(older.stripe)
     }
 
-    /// Removes the entry that this stripe has of a place, if it is still there.
+    /// Removes the entry that this ring batch has of a place, if it is still there.
     pub(super) fn remove(&mut self, (hash, tie): At, stripe: u64) -> Option<Slot> {
         let part = &mut self.parts[part_of(hash)];
         let at = part.same(hash).find(|&i| part.places[i].slot.tie == tie)?;
@@ -218,7 +215,7 @@ impl Index {
         self.sizes.remove(&slot.entry());
         self.len -= 1;
         if part.places.is_empty() {
-            // A store at rest keeps no room for what a full ring held.
+            // A store at rest keeps no room for the entries of a full ring.
             *part = Part::default();
         }
         self.forget(&slot);
@@ -243,7 +240,7 @@ mod tests {
 
     fn raw(hash: u64, key: &[u8], record: &[u8]) -> Arc<Bytes> {
         let body = [key, record].concat();
-        // What is long enough for a reference and begins so is taken for one.
+        // A record that is long enough and begins so counts as a reference.
         let is_reference = record.len() >= REFERENCE_LEN && record[0] % 2 == 1;
         let kind = if is_reference { Kind::CELL.in_extent() } else { Kind::CELL };
         let entry = Entry { hash, checksum: 0, kind, database: 0, key_len: key.len(), body: &body };
@@ -331,7 +328,7 @@ mod tests {
         assert_eq!((index.sizes(), index.len), (Sizes::default(), 0));
     }
 
-    /// What a place has had, newest first: stripe and record.
+    /// The versions of a place, newest first: batch and record.
     type Had = Vec<(u64, Vec<u8>)>;
 
     #[test]

@@ -1,15 +1,16 @@
-//! What the engine asks of a device, as data, and the device as a trait so small that a test can write its own.
+//! Requests of the engine to a device, as data, and the device as a trait so small that a test can
+//! write its own.
 //!
-//! The engine never waits: it emits an [`Io`] and is told by a [`Done`] with the same id. Writes of one
-//! [`Io::Store`] may reach the medium in any order and in any part, sector by sector; once its `Done` says `Ok`,
-//! everything written so far to the files it flushes survives a loss of power.
+//! The engine never waits: it emits an [`Io`] and is told by a [`Done`] with the same id. Writes of
+//! one [`Io::Store`] may reach the medium in any order and in any part, sector by sector. Once its
+//! `Done` says `Ok`, all earlier writes to the flushed files survive a loss of power.
 
 use bytes::Bytes;
 
 /// The files of a store, all in one directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum File {
-    /// The staging ring: the commit point.
+    /// The ring: the commit point.
     Ring = 0,
     /// Superblocks and primary bucket pages.
     Slots = 1,
@@ -75,16 +76,16 @@ pub struct Write {
 /// One request to the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Io {
-    /// Reads `len` bytes; what lies past the end of the file reads as zeros.
+    /// Reads `len` bytes; those past the end of the file are zeros.
     Read { id: u64, file: File, offset: u64, len: usize },
-    /// As `Read`, but of what the device holds rather than what a cache does, where that can be had.
+    /// As `Read`, but past every cache, if that is possible.
     Verify { id: u64, file: File, offset: u64, len: usize },
     /// Makes all writes, in any order, then flushes the files of `flush`, then is done.
     Store { id: u64, writes: Vec<Write>, flush: Files },
-    /// What stands in these runs, offset and length, is of no use any more: until they are written again they read as
-    /// before or as zeros. Runs of whole pages.
+    /// The bytes of these runs, offset and length, are no longer needed. Until they are written
+    /// again they read as before or as zeros. Runs of whole pages.
     Discard { id: u64, file: File, runs: Vec<(u64, u64)> },
-    /// Ends a file here if it is longer, and then flushes it: what stood behind reads as zeros for good.
+    /// Ends a file here if it is longer, and then flushes it: bytes behind read as zeros for good.
     Cut { id: u64, file: File, len: u64 },
 }
 
@@ -101,7 +102,7 @@ impl Io {
     }
 }
 
-/// How a request ended: the bytes of a read, nothing for a store, or why it failed.
+/// The end of a request: the bytes of a read, none for a store, or why it failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Done {
     pub id: u64,
@@ -113,11 +114,10 @@ pub trait Medium: Send {
     /// Takes a request. Every request is answered by exactly one [`Done`], in any order.
     fn submit(&mut self, io: Io);
 
-    /// Appends what has completed; may append nothing.
+    /// Appends the completions that are there.
     fn poll(&mut self, done: &mut Vec<Done>);
 
-    /// Appends at least one completion while any request is under way. Used while a store opens, when there
-    /// is nothing else to do.
+    /// Appends at least one completion while any request is under way. Used while a store opens.
     fn wait(&mut self, done: &mut Vec<Done>);
 }
 

@@ -1,4 +1,5 @@
-//! A store without threads: the engine and a medium behind one lock, driven whenever a worker submits or polls.
+//! A store without threads: the engine and a medium behind one lock, driven whenever a worker
+//! submits or polls.
 //!
 //! For simulations and tests, where the medium completes requests when it likes, and for tools.
 
@@ -8,19 +9,18 @@ use hashbrown::HashMap;
 use types::Database;
 
 use super::cache::ByNumber;
-use super::engine::{self, Config, Engine, OpenError};
+use super::engine::{Config, Engine, OpenError};
 use super::handle::{Handle, Link, Terms};
 use super::io::{Done, Io, Medium};
-use super::merge::Merging;
+use super::page::CheckedPage;
 use super::request::Request;
 use crate::{Completion, Load, Place, Staging};
 
-/// Polls in a row that found nothing to do before the engine is told to rest.
+/// Polls in a row without work before the engine is told to rest.
 const IDLE_POLLS: u32 = 64;
-/// Rounds of one drive: a medium that completes at once lets the engine go on at once, but not for ever.
+/// Rounds of one drive: a medium that completes at once lets the engine go on at once, but not for
+/// ever.
 const ROUNDS_MAX: usize = 64;
-/// One merge of so many is left to the next drive: most are done before a device has answered.
-const MERGES_LEFT: u64 = 4;
 /// One look of so many for a record finds the engine taken.
 const LOOKS_IN_VAIN: u64 = 2;
 
@@ -34,14 +34,11 @@ struct Shared<M> {
     medium: M,
     under_way: usize,
     idle_polls: u32,
-    /// See [`LocalKeeper::is_still`].
+    /// See [`LocalGuard::is_still`].
     is_still: bool,
     done: Vec<Done>,
-    /// What the last drive left; what is asked for comes in between.
-    merging: Option<Merging>,
-    merges: u64,
     looks: u64,
-    /// Every other read: what it brings is checked before the engine takes it, as helpers do.
+    /// Every other read: its bytes are checked before the engine takes it, as helpers do.
     checked: HashMap<u64, Io, ByNumber>,
     binding: u64,
 }
@@ -49,21 +46,9 @@ struct Shared<M> {
 impl<M: Medium> Shared<M> {
     fn drive(&mut self) {
         self.is_still = false;
-        if let Some(merging) = self.merging.take() {
-            self.engine.merged(Ok(merging.merge()));
-        }
         for _ in 0..ROUNDS_MAX {
             self.engine.step();
             let mut is_idle = !self.engine.is_building();
-            if let Some(merging) = self.engine.take_merging() {
-                self.merges += 1;
-                if self.merges.is_multiple_of(MERGES_LEFT) {
-                    self.merging = Some(merging);
-                } else {
-                    self.engine.merged(Ok(merging.merge()));
-                    is_idle = false;
-                }
-            }
             for io in self.engine.take_ios() {
                 if let Io::Read { id, .. } = io
                     && id.is_multiple_of(2)
@@ -78,12 +63,12 @@ impl<M: Medium> Shared<M> {
             self.under_way = self.under_way.saturating_sub(self.done.len());
             for done in std::mem::take(&mut self.done) {
                 let io = self.checked.remove(&done.id);
-                let pages = io.and_then(|io| engine::check(&io, &done, self.binding));
+                let pages = io.and_then(|io| CheckedPage::of_read(&io, &done, self.binding));
                 self.engine.done_checked(done, pages);
                 is_idle = false;
             }
             if is_idle {
-                self.is_still = self.under_way == 0 && self.merging.is_none();
+                self.is_still = self.under_way == 0;
                 return;
             }
             self.idle_polls = 0;
@@ -99,7 +84,8 @@ pub struct LocalLink<M> {
 }
 
 fn lock<M>(shared: &Mutex<Shared<M>>) -> MutexGuard<'_, Shared<M>> {
-    // A panic elsewhere has already ended the node; the engine's own state is never half changed by a reader.
+    // A panic elsewhere has already ended the node; the engine's own state is never half changed by
+    // a reader.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -113,13 +99,13 @@ impl<M: Medium> Link for LocalLink<M> {
         shared.drive();
     }
 
-    fn look(&mut self, place: &Place) -> Option<Load> {
+    fn try_load(&mut self, place: &Place) -> Option<Load> {
         let mut shared = lock(&self.shared);
         shared.looks += 1;
         if shared.looks.is_multiple_of(LOOKS_IN_VAIN) {
             return None;
         }
-        shared.engine.look(self.worker, place)
+        shared.engine.try_load(self.worker, place)
     }
 
     fn receive(&mut self, completions: &mut Vec<Completion>) {
@@ -151,13 +137,13 @@ impl<M: Medium> Link for LocalLink<M> {
     }
 }
 
-/// What all workers of a local store share: for tests and tools that look behind it.
+/// The shared state of a local store's workers: for tests and tools that look behind it.
 #[derive(Debug)]
-pub struct LocalKeeper<M> {
+pub struct LocalGuard<M> {
     shared: Arc<Mutex<Shared<M>>>,
 }
 
-impl<M: Medium> LocalKeeper<M> {
+impl<M: Medium> LocalGuard<M> {
     /// Opens a store on `medium`, with a handle for each worker.
     ///
     /// # Errors
@@ -167,7 +153,7 @@ impl<M: Medium> LocalKeeper<M> {
         binding: u64,
         workers: usize,
         config: &Config,
-    ) -> Result<(LocalKeeper<M>, Vec<LocalStore<M>>), OpenError> {
+    ) -> Result<(LocalGuard<M>, Vec<LocalStore<M>>), OpenError> {
         let engine = Engine::open(&mut medium, binding, workers, config)?;
         let terms = Terms::of(&engine);
         let shared = Shared {
@@ -177,8 +163,6 @@ impl<M: Medium> LocalKeeper<M> {
             idle_polls: 0,
             is_still: false,
             done: Vec::new(),
-            merging: None,
-            merges: 0,
             looks: 0,
             checked: HashMap::default(),
             binding,
@@ -190,7 +174,7 @@ impl<M: Medium> LocalKeeper<M> {
                 Handle::new(link, terms.clone())
             })
             .collect();
-        Ok((LocalKeeper { shared }, stores))
+        Ok((LocalGuard { shared }, stores))
     }
 
     /// Calls `with` with the medium.
@@ -203,7 +187,7 @@ impl<M: Medium> LocalKeeper<M> {
         lock(&self.shared).drive();
     }
 
-    /// Tells the engine that nothing is asked of it: it writes everything back.
+    /// Tells the engine that it is idle: it writes everything back.
     pub fn rest(&self) {
         let mut shared = lock(&self.shared);
         shared.engine.rest();
@@ -222,13 +206,14 @@ impl<M: Medium> LocalKeeper<M> {
         lock(&self.shared).engine.has_completions(worker)
     }
 
-    /// True while any shard of a database is forgotten, as workers see it or as a start would find it now.
+    /// True while any shard of a database is forgotten, as workers see it or as a start would find
+    /// it now.
     #[must_use]
     pub fn has_forgotten(&self, database: Database) -> bool {
         lock(&self.shared).engine.has_forgotten(database)
     }
 
-    /// True if the last drive left nothing to do before the next request, or a rest.
+    /// True if the last drive left no work before the next request, or a rest.
     #[must_use]
     pub fn is_still(&self) -> bool {
         lock(&self.shared).is_still
@@ -244,11 +229,5 @@ impl<M: Medium> LocalKeeper<M> {
     #[must_use]
     pub fn under_way(&self) -> usize {
         lock(&self.shared).under_way
-    }
-
-    /// True if the next drive has something to merge, whatever the medium does.
-    #[must_use]
-    pub fn has_merging(&self) -> bool {
-        lock(&self.shared).merging.is_some()
     }
 }

@@ -1,12 +1,8 @@
-//! What the ring holds for a bucket takes the places of its records.
-//!
-//! Most buckets have nothing to do with extents. They are merged by whoever has time, without the engine: the outcome
-//! depends on their records and on what is merged into them, and on nothing else.
+//! Entries of the ring take the places of a bucket's records.
 
 use super::entry::Entry;
-use super::page::{Bucket, Packed, Packer};
 
-/// A record, or what has taken its place; `None` once it is removed.
+/// A record, or the entry that has taken its place; `None` once it is removed.
 #[derive(Debug)]
 struct Row<'a> {
     hash: u64,
@@ -37,7 +33,7 @@ impl<'a> Rows<'a> {
     /// Puts an entry of the ring in the place of the record that it replaces, which is returned, or behind the others.
     ///
     /// # Panics
-    /// If entries do not come in the order of their hashes: what they replace would stay. No two are of one place.
+    /// If entries do not come in the order of their hashes: the records that they replace would stay.
     pub(super) fn put(&mut self, entry: Entry<'a>) -> Option<Entry<'a>> {
         let is_in_order = self.at == 0 || self.rows[self.at - 1].hash < entry.hash;
         assert!(is_in_order, "entries come in the order of their hashes");
@@ -64,55 +60,6 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Buckets, and what the ring holds for each of them.
-#[derive(Default, Debug)]
-pub struct Merging {
-    buckets: Vec<Bucket>,
-    ends: Vec<usize>, // where what is held for each ends
-    staged: Vec<u8>,
-}
-
-impl Merging {
-    pub(super) fn is_empty(&self) -> bool {
-        self.buckets.is_empty()
-    }
-
-    /// Adds a bucket, and what it takes in by the order of hashes: nothing that refers to an extent.
-    pub(super) fn add<'a>(&mut self, bucket: Bucket, staged: impl Iterator<Item = Entry<'a>>) {
-        staged.for_each(|entry| entry.append_to(&mut self.staged));
-        self.buckets.push(bucket);
-        self.ends.push(self.staged.len());
-    }
-
-    /// To be given to [`super::Engine::merged`].
-    #[must_use]
-    pub fn merge(self) -> Merged {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let ranges = starts.zip(&self.ends);
-        let merge = |(bucket, (start, &end)): (Bucket, (usize, &usize))| {
-            let staged = &self.staged[start..end];
-            let entries = || Entry::all(staged).map(|(_, entry)| entry);
-            let len: usize = entries().map(|entry| entry.len()).sum();
-            assert_eq!(len, staged.len(), "what is held for a bucket is a whole number of entries");
-            let packed = bucket.replacing(entries()).unwrap_or_else(|| {
-                let mut rows = Rows::of(bucket.entries());
-                for entry in entries() {
-                    rows.put(entry);
-                }
-                let mut packer = Packer::default();
-                rows.into_entries().for_each(|entry| packer.push(entry));
-                packer.pack()
-            });
-            (bucket, packed)
-        };
-        Merged(self.buckets.into_iter().zip(ranges).map(merge).collect())
-    }
-}
-
-/// Buckets as they were, each with the pages that take its place.
-#[derive(Debug)]
-pub struct Merged(pub(super) Vec<(Bucket, Packed)>);
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -120,6 +67,7 @@ mod tests {
     use super::super::entry::Kind;
     use super::super::io::File;
     use super::*;
+    use crate::disk::page::{Bucket, Packed, Packer};
     use crate::disk::place::PagePlace;
     use base::Prng;
 
@@ -169,36 +117,35 @@ mod tests {
     }
 
     #[test]
-    fn each_bucket_takes_in_what_is_held_for_it() {
-        for seed in 0..200 {
+    fn bucket_takes_in_its_entries() {
+        for seed in 0..400 {
             let mut prng = Prng::new(seed);
-            let (mut merging, mut all) = (Merging::default(), Vec::new());
             // Some replace records of their own length only.
             let step = *prng.pick(&[1, 100, 200]);
             let removing = *prng.pick(&[0.0, 0.3]);
-            for _ in 0..prng.between(1, 5) {
-                let count = prng.below(60);
-                let mut homes = draw(&mut prng, count, step);
-                let old = bucket(&homes);
-                let count = prng.below(60);
-                let mut staged = Vec::new();
-                for record in &draw(&mut prng, count, step) {
-                    let is_removed = prng.chance(removing);
-                    let kind = if is_removed { Kind::CELL.removing() } else { Kind::CELL };
-                    append_to(record, kind, &mut staged);
-                    match is_removed {
-                        true => homes.remove(record.0),
-                        false => homes.insert(record.0.clone(), record.1.clone()),
-                    };
-                }
-                merging.add(old.clone(), Entry::all(&staged).map(|(_, entry)| entry));
-                all.push((old, homes));
+            let count = prng.below(60);
+            let mut wanted = draw(&mut prng, count, step);
+            let old = bucket(&wanted);
+            let count = prng.below(60);
+            let mut staged = Vec::new();
+            for record in &draw(&mut prng, count, step) {
+                let is_removed = prng.chance(removing);
+                let kind = if is_removed { Kind::CELL.removing() } else { Kind::CELL };
+                append_to(record, kind, &mut staged);
+                match is_removed {
+                    true => wanted.remove(record.0),
+                    false => wanted.insert(record.0.clone(), record.1.clone()),
+                };
             }
-            let Merged(merged) = merging.merge();
-            assert_eq!(merged.len(), all.len());
-            for ((old, packed), (was, wanted)) in merged.into_iter().zip(all) {
-                assert!(old.is_same(&was) && !old.is_same(&bucket(&records(&was))));
-                let new = finish(packed);
+            let entries = || Entry::all(&staged).map(|(_, entry)| entry);
+            let mut rows = Rows::of(old.entries());
+            for entry in entries() {
+                rows.put(entry);
+            }
+            let mut packer = Packer::default();
+            rows.into_entries().for_each(|entry| packer.push(entry));
+            for new in [Some(packer.pack()), old.replacing(entries())].into_iter().flatten() {
+                let new = finish(new);
                 assert_eq!(new.entries().count(), wanted.len(), "seed {seed}: none twice");
                 assert_eq!(records(&new), wanted, "seed {seed}");
             }

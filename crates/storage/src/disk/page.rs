@@ -1,9 +1,10 @@
 //! Bucket pages: the packed homes of records.
 //!
-//! A page is a head, a directory of entry heads that grows up, and bodies that grow down. One checksum, bound to
-//! the page's place and node, covers head and directory; each body has its own. So a damaged body costs one record
-//! whose database and shard are still known, and a damaged head costs the interval of the bucket. A bucket that
-//! outgrows its page continues in overflow pages; all pages of a bucket are always written together and say so.
+//! A page is a head, a directory of entry heads that grows up, and bodies that grow down. One
+//! checksum, bound to the page's place and node, covers head and directory; each body has its own.
+//! So a damaged body costs one record whose database and shard are still known, and a damaged head
+//! costs the interval of the bucket. A bucket that outgrows its page continues in overflow pages;
+//! all pages of a bucket are always written together and say so.
 
 use base::checksum::checksum;
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::entry::{Entry, HEAD_LEN, Kind, PAGE_BODY_MAX, UnknownRecord};
-use super::pages;
+use super::io::{Done, File, Io};
 use crate::disk::place::{PAGE, PagePlace, overflow_place, units_for};
 use crate::mutation::{self, Mutation};
 
@@ -23,7 +24,7 @@ pub(super) const PAGE_ROOM: usize = PAGE - PAGE_HEAD_LEN;
 const MAGIC: u32 = u32::from_le_bytes(*b"PBKT");
 const FORMAT: u16 = 1;
 
-/// What a page says of itself.
+/// The head of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PageHead {
     pub(super) level: u32,
@@ -38,7 +39,7 @@ pub(super) struct PageHead {
 }
 
 impl PageHead {
-    /// Reads and checks head and directory; says what is wrong with them.
+    /// Reads and checks head and directory; the error names their fault.
     pub(super) fn read(
         page: &[u8],
         place: PagePlace,
@@ -65,6 +66,24 @@ impl PageHead {
             pages: u16_at(page, 42),
             count,
         })
+    }
+
+    /// True for page number `index` of a bucket whose first page is `first`.
+    pub(super) fn is_next_of(
+        &self,
+        bucket: u64,
+        level: u32,
+        index: usize,
+        first: Option<PageHead>,
+    ) -> bool {
+        let first = first.unwrap_or(*self);
+        let is_last = usize::from(self.index) + 1 == usize::from(self.pages);
+        self.bucket == bucket
+            && self.level == level
+            && usize::from(self.index) == index
+            && self.batch == first.batch
+            && self.pages == first.pages
+            && is_last == (self.next == 0)
     }
 
     /// Writes the head and seals the directory behind it.
@@ -142,7 +161,7 @@ pub(super) struct Bucket {
     pub(super) unknown: Option<UnknownRecord>,
 }
 
-/// What was wrong with a record of a page.
+/// The database and shard of a damaged record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BadRecord {
     pub(super) database: u8,
@@ -188,17 +207,13 @@ impl Bucket {
             let rows = (0..count_of(page)).filter_map(|i| row(page, i));
             rows.filter(|entry| entry.is_whole(binding)).for_each(|entry| packer.push(entry));
         }
-        self.pages = packer.pack().pages.into_iter().map(pages::lend).collect();
+        self.pages = packer.pack().pages.into_iter().map(Bytes::from).collect();
     }
 
-    /// The bucket where all its records may be too old: none of them counts, but their space comes back.
+    /// The bucket where all its records may be too old: none of them counts, but their space comes
+    /// back.
     pub(super) fn void(self) -> Bucket {
-        let garbage = self
-            .entries()
-            .filter_map(|entry| entry.reference())
-            .map(|reference| (reference.unit, units_for(reference.content_len())))
-            .chain(self.garbage.iter().copied())
-            .collect();
+        let garbage = self.content_runs().chain(self.garbage.iter().copied()).collect();
         Bucket { overflow: self.overflow, garbage, ..Bucket::default() }
     }
 
@@ -213,12 +228,6 @@ impl Bucket {
         self.pages.len()
     }
 
-    /// True for the same pages in the same memory.
-    pub(super) fn is_same(&self, other: &Bucket) -> bool {
-        let place = |page: &Bytes| page.as_ptr();
-        self.pages.iter().map(place).eq(other.pages.iter().map(place))
-    }
-
     /// Bytes of memory, about.
     pub(super) fn memory(&self) -> usize {
         self.pages.len() * (PAGE + 16) + 256
@@ -229,13 +238,20 @@ impl Bucket {
         self.used
     }
 
-    /// False if no record stands in an extent.
-    pub(super) fn has_references(&self) -> bool {
-        self.has_references
+    /// Units of the extents that records refer to.
+    pub(super) fn content_runs(&self) -> impl Iterator<Item = (u64, u64)> {
+        let entries = self.has_references.then(|| self.entries()).into_iter().flatten();
+        let references = entries.filter_map(|entry| entry.reference());
+        references.map(|it| (it.unit, units_for(it.content_len())))
     }
 
-    /// The pages with entries in the places of records that they replace, each as long as the record was; `None` where that is
-    /// not so for one of them. None of them refers to an extent.
+    /// True if no record stands in an extent.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.has_references && self.garbage.is_empty()
+    }
+
+    /// The pages with entries in the places of records that they replace, each as long as the
+    /// record was; `None` where that is not so for one of them. None of them refers to an extent.
     pub(super) fn replacing<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) -> Option<Packed> {
         if self.pages.is_empty() {
             return None; // a void bucket gets a page of its own
@@ -247,12 +263,7 @@ impl Bucket {
             let (at, i) = found.next().filter(|_| !entry.kind.is_remove())?;
             places.push((at, i, entry));
         }
-        let copy = |page: &Bytes| {
-            let mut copy = pages::take();
-            copy.extend_from_slice(page);
-            copy
-        };
-        let mut pages: Vec<Vec<u8>> = self.pages.iter().map(copy).collect();
+        let mut pages: Vec<Vec<u8>> = self.pages.iter().map(|page| page.to_vec()).collect();
         for (at, i, entry) in places {
             set_row(&mut pages[at], i, &entry);
         }
@@ -266,7 +277,7 @@ impl Bucket {
     }
 }
 
-/// A page that was read, and what is good of it.
+/// A page that was read, and its whole records.
 #[derive(Debug)]
 pub struct CheckedPage {
     pub(super) page: Bytes,
@@ -282,6 +293,16 @@ impl CheckedPage {
         let is_all = head.is_some_and(|head| head.pages == 1);
         let bucket = is_all.then(|| Bucket::check(vec![page.clone()], Vec::new(), binding));
         CheckedPage { page, head, bucket }
+    }
+
+    /// Of a read that is done, so that the engine need not check them; `None` for other requests.
+    pub(super) fn of_read(io: &Io, done: &Done, binding: u64) -> Option<Vec<CheckedPage>> {
+        let (Io::Read { file, offset, len, .. }, Ok(bytes)) = (io, &done.result) else {
+            return None;
+        };
+        let is_run = *file == File::Slots && *len > PAGE;
+        let place = PagePlace { file: *file, offset: *offset };
+        is_run.then(|| CheckedPage::run(bytes, place, binding))
     }
 
     /// Of pages that were read together, from this place on.
@@ -313,7 +334,7 @@ struct OpenPage<'a> {
 impl OpenPage<'_> {
     /// The page, but for its head.
     fn write(&self) -> Vec<u8> {
-        let mut page = pages::take();
+        let mut page = Vec::with_capacity(PAGE);
         page.resize(PAGE_HEAD_LEN, 0);
         put_u16(&mut page, 44, self.entries.len() as u16);
         let mut top = PAGE;
@@ -335,7 +356,8 @@ impl<'a> Packer<'a> {
     pub(super) fn push(&mut self, entry: Entry<'a>) {
         self.used += entry.len() as u64;
         self.has_references |= entry.kind.is_in_extent();
-        // Only the last few pages: looking through a long chain for every record would be quadratic.
+        // Only the last few pages: looking through a long chain for every record would be
+        // quadratic.
         let last = self.pages.len().saturating_sub(3);
         let mut fit = self.pages[last..].iter_mut();
         if let Some(page) = fit.find(|page| page.room >= entry.len()) {
@@ -390,7 +412,7 @@ impl Packed {
             head.write(page, place, binding);
         }
         let Packed { pages, used, has_references } = self;
-        let pages = pages.into_iter().map(pages::lend).collect();
+        let pages = pages.into_iter().map(Bytes::from).collect();
         Bucket { pages, overflow, used, has_references, ..Bucket::default() }
     }
 }
@@ -398,7 +420,6 @@ impl Packed {
 #[cfg(test)]
 mod tests {
     use super::super::entry::entry_checksum;
-    use super::super::io::File;
     use super::*;
 
     const PLACE: PagePlace = PagePlace { file: File::Slots, offset: 8 * PAGE as u64 };

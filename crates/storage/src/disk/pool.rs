@@ -1,7 +1,7 @@
-//! Memory of batches that nothing needs any more, for those to come.
+//! Memory of batches that are done with, for later ones.
 //!
-//! A batch is in memory as long as one of its entries is in the ring. After a rest all of that would have gone back to the
-//! system, and getting it again, page by page, would cost as much as a third of a turn.
+//! A batch is in memory as long as one of its entries is in the ring. After a rest the system would
+//! have all of it back, and getting it again page by page would cost a third of a turn.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// Of what is kept. What is shorter shares pages; what is longer is not copied and has no need of it.
+/// Lengths that are kept. Shorter ones share pages; longer ones are not copied and need no pool.
 const LENGTHS: RangeInclusive<usize> = 4096..=LEN_MAX;
 pub(super) const LEN_MAX: usize = 64 * 1024;
 
@@ -24,7 +24,7 @@ pub(super) struct Pool {
 struct Spare {
     /// Sum of the capacities.
     len: usize,
-    /// The same of what is lent.
+    /// The same of lent memory.
     lent_len: usize,
     by_capacity: BTreeMap<usize, Vec<Vec<u8>>>,
 }
@@ -48,14 +48,14 @@ impl Pool {
         found.unwrap_or_else(|| Vec::with_capacity(len))
     }
 
-    /// Bytes whose memory comes here once nobody has any of them.
+    /// Bytes whose memory comes back once the last reference is gone.
     pub(super) fn lend(self: &Arc<Pool>, bytes: Vec<u8>) -> Bytes {
         if !takes(&bytes) {
             return Bytes::from(bytes);
         }
         let mut spare = self.lock();
         spare.lent_len += bytes.capacity();
-        // What nobody has asked for makes room for what is in use, and will come back.
+        // Memory that no batch has asked for makes room for memory in use, which will come back.
         let mut unwanted = Vec::new();
         while spare.len + spare.lent_len > self.len_max
             && let Some(memory) = spare.take(0..=usize::MAX)
@@ -167,7 +167,7 @@ mod tests {
         let lent: Vec<Bytes> = (0..10).map(|_| pool.lend(vec![1; 10_000])).collect();
         drop(lent);
         assert_eq!((spare_len(&pool), pool.lock().lent_len), (20_000, 0));
-        // What is lent counts, and drives out what is kept.
+        // Lent memory counts, and drives out kept memory.
         let lent = pool.lend(vec![1; 4_500]);
         assert_eq!(spare_len(&pool), 20_000);
         let more = pool.lend(vec![1; 12_000]);

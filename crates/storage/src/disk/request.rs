@@ -1,4 +1,4 @@
-//! What workers ask of the engine.
+//! Requests of workers to the engine.
 
 use bytes::Bytes;
 use types::{Database, Shard, Ticket};
@@ -36,7 +36,7 @@ pub struct Batch {
     /// Records that are too long for a page.
     pub(super) large: Vec<Large>,
     pub(super) marks: Vec<ShardMark>,
-    /// What is durable with it; `None` for all but the last part of a batch that had to be divided.
+    /// The ticket that is durable with it; `None` for all but the last part of a divided batch.
     pub(super) ticket: Option<Ticket>,
 }
 

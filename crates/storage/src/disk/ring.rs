@@ -1,7 +1,8 @@
-//! The accounts of the staging ring: which stripes are in it, what still needs them, and how much room is left.
+//! The accounts of the ring: its batches, the entries that still need them, and the room that is
+//! left.
 //!
-//! A stripe may leave the ring when each of its entries has gone home or has been superseded by an entry that is
-//! itself durable, when what it says of forgotten shards stands in the superblock, and only in order.
+//! A batch may leave the ring when each of its entries has gone home or has been replaced by one
+//! that is itself durable. Its marks must stand in the superblock by then. Batches leave in order.
 
 use std::collections::VecDeque;
 
@@ -14,22 +15,22 @@ use super::io::{File, Write};
 use super::said::Said;
 use super::stripe::{SECTOR, StripeWriter, payload_max};
 
-/// Marks of losses that every stripe keeps room for.
+/// Marks of losses that every ring batch keeps room for.
 const LOSSES: usize = 8;
 
-/// A stripe that is being filled or written.
+/// A ring batch that is being filled or written.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) writer: StripeWriter,
     /// Batches that are durable with it: worker and ticket.
     pub(super) tickets: Vec<(usize, Ticket)>,
-    /// Places whose older entries, in other stripes, nothing needs once this one is durable.
+    /// Places whose older entries, in other batches, are not needed once this one is durable.
     pub(super) superseded: Vec<At>,
-    /// What it says of shards; follows its entries when it is written.
+    /// Its marks of shards; they follow its entries when it is written.
     pub(super) marks: Vec<Mark>,
-    /// Records that must be in their extents before the stripe that refers to them.
+    /// Records that must be in their extents before the ring batch that refers to them.
     pub(super) contents: Vec<Write>,
-    /// Extents that nothing refers to once it is durable: unit and count.
+    /// Extents without a reference once it is durable: unit and count.
     pub(super) released: Vec<(u64, u64)>,
 }
 
@@ -55,7 +56,7 @@ impl Pending {
     }
 }
 
-/// One stripe, from its first entry until nothing needs it.
+/// One batch, from its first entry until it is no longer needed.
 #[derive(Debug)]
 pub(super) struct Stripe {
     pub(super) number: u64,
@@ -79,52 +80,53 @@ impl Stripe {
         }
     }
 
-    /// Says something of shards with the stripe, which is pending.
+    /// Says something of shards with the ring batch, which is pending.
     pub(super) fn add_mark(&mut self, mark: Mark) {
         self.has_marks = true;
         self.pending.as_mut().expect("a stripe that takes marks is pending").marks.push(mark);
     }
 }
 
-/// A stripe of nothing but losses, which was written ahead of stripes that wait for room. It has no entries, and no number
-/// among the others.
+/// A batch of losses only, which was written ahead of batches that wait for room. It has no
+/// entries, and no number among the others.
 #[derive(Clone, Copy, Debug)]
 struct Aside {
     count: u64,
     position: u64,
 }
 
-/// How far the marks of stripes stand in a superblock.
+/// How far the marks of ring batches stand in a superblock.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Marked {
     stripe: u64,
     asides: u64,
 }
 
-/// The ring's stripes, oldest first.
+/// The ring's ring batches, oldest first.
 #[derive(Debug)]
 pub(super) struct Ring {
     /// Its length in sectors.
     pub(super) sectors: u64,
-    /// Position of the next stripe.
+    /// Position of the next ring batch.
     pub(super) head: u64,
-    /// Oldest position that the medium's superblock still needs: what lies below may be overwritten.
+    /// Oldest position that the medium's superblock still needs: bytes below may be overwritten.
     pub(super) tail: u64,
-    /// Number of the newest durable stripe.
+    /// Number of the newest durable ring batch.
     pub(super) durable: u64,
     stripes: VecDeque<Stripe>, // consecutive numbers
-    /// For each of them, its entries that are the newest durable ones of their place and have not gone home. By themselves:
-    /// each entry that is replaced counts down at some stripe of the ring.
+    /// For each of them, its entries that are the newest durable ones of their place and have not
+    /// gone home. By themselves: each entry that is replaced counts down at some ring batch of the
+    /// ring.
     live: VecDeque<u32>,
     next: u64,
     asides: VecDeque<Aside>,
     asides_begun: u64,
     asides_durable: u64,
-    /// Memory of a stripe that has been written, for the next one.
+    /// Memory of a ring batch that has been written, for the next one.
     spare: Vec<u8>,
 }
 
-/// Number of the first stripe of a process: those that it finds go before it.
+/// Number of the first ring batch of a process: those that it finds go before it.
 const FIRST: u64 = 1 << 32;
 
 impl Ring {
@@ -144,17 +146,17 @@ impl Ring {
         }
     }
 
-    /// Longest stripe of a ring of so many sectors.
+    /// Longest ring batch of a ring of so many sectors.
     pub(super) fn stripe_max(sectors: u64) -> u64 {
         (sectors / 16).clamp(8, 2048)
     }
 
-    /// Longest payload of entries in one stripe.
+    /// Longest payload of entries in one ring batch.
     pub(super) fn entries_len_max(sectors: u64) -> usize {
         Ring::payload_max(sectors) - super::stripe::STRIPE_HEAD_LEN
     }
 
-    /// Longest payload of a stripe to which no loss was added.
+    /// Longest payload of a ring batch to which no loss was added.
     fn payload_max(sectors: u64) -> usize {
         payload_max(Ring::stripe_max(sectors)) - LOSSES * MARK_LEN
     }
@@ -164,14 +166,15 @@ impl Ring {
         self.head - self.tail
     }
 
-    /// Position of the oldest stripe that is still in use.
+    /// Position of the oldest ring batch that is still in use.
     pub(super) fn next_tail(&self) -> u64 {
         let stripe = self.stripes.front().and_then(|stripe| stripe.position);
         let aside = self.asides.front().map(|aside| aside.position);
         [stripe, aside].into_iter().flatten().min().unwrap_or(self.head)
     }
 
-    /// Makes sure that the collecting stripe has room for `len` bytes of entries: what is added next stays together.
+    /// Makes sure that the open batch has room for `len` bytes of entries: the next ones stay
+    /// together.
     pub(super) fn reserve(&mut self, len: usize) {
         let max = Ring::payload_max(self.sectors);
         let has_room = self.stripes.back().is_some_and(|stripe| {
@@ -184,7 +187,7 @@ impl Ring {
         }
     }
 
-    /// Takes back what was written of a stripe, for its memory, unless somebody else has it, too.
+    /// Takes back the writes of a batch, for their memory, unless they are shared.
     pub(super) fn recycle(&mut self, writes: Vec<Write>) {
         let bytes = writes.into_iter().next().map(|write| write.bytes);
         if let Some(mut bytes) = bytes.filter(Bytes::is_unique) {
@@ -196,7 +199,7 @@ impl Ring {
         }
     }
 
-    /// The stripe that takes the next entries.
+    /// The ring batch that takes the next entries.
     ///
     /// # Panics
     /// If no room was reserved first.
@@ -206,7 +209,8 @@ impl Ring {
         stripe
     }
 
-    /// The first stripe that takes the mark of a loss: it must not wait behind stripes that may wait for room.
+    /// The first ring batch that takes the mark of a loss: it must not wait behind those that may
+    /// wait for room.
     pub(super) fn first_open(&mut self) -> &mut Stripe {
         let max = payload_max(Ring::stripe_max(self.sectors));
         let has_room = |stripe: &Stripe| {
@@ -222,15 +226,16 @@ impl Ring {
         }
     }
 
-    /// True if the stripe under way says of some of these shards that they are known.
+    /// True if the ring batch under way says of some of these shards that they are known.
     pub(super) fn is_saying_known(&self, lost: Mark) -> bool {
         let under_way = self.stripes.iter().filter(|stripe| stripe.position.is_some());
         let marks = under_way.filter_map(|stripe| stripe.pending.as_ref()).flat_map(|it| &it.marks);
         marks.into_iter().any(|mark| !mark.forgotten && mark.meets(&lost))
     }
 
-    /// Takes losses out of stripes that are not being written, as many as have room in `len` bytes, for a stripe of their
-    /// own that goes first. Also says whether these are all. What somebody said before that a shard is known stays before.
+    /// Takes losses out of batches that are not being written, as many as have room in `len` bytes,
+    /// for a batch of their own that goes first. Also says whether these are all. Earlier marks
+    /// that a shard is known stay before.
     pub(super) fn take_losses(&mut self, len: usize) -> (Vec<Mark>, bool) {
         let (mut losses, mut known, mut are_all) = (Vec::new(), Vec::new(), true);
         let pending = self.stripes.iter_mut().filter(|stripe| stripe.position.is_none());
@@ -251,24 +256,24 @@ impl Ring {
         (losses, are_all)
     }
 
-    /// A stripe of losses is being written, of so many sectors.
+    /// A ring batch of losses is being written, of so many sectors.
     pub(super) fn begin_aside(&mut self, sectors: u64) {
         self.asides_begun += 1;
         self.asides.push_back(Aside { count: self.asides_begun, position: self.head });
         self.head += sectors;
     }
 
-    /// That stripe is durable.
+    /// That ring batch is durable.
     pub(super) fn settle_aside(&mut self) {
         self.asides_durable = self.asides_begun;
     }
 
-    /// What a superblock made now says of marks.
+    /// How far marks stand in a superblock made now.
     pub(super) fn marked(&self) -> Marked {
         Marked { stripe: self.durable, asides: self.asides_durable }
     }
 
-    /// Takes back what stripes that are not being written say of these shards being known.
+    /// Takes back marks that these shards are known from batches that are not being written.
     pub(super) fn take_back(&mut self, lost: Mark) {
         let pending = self.stripes.iter_mut().filter(|stripe| stripe.position.is_none());
         for pending in pending.filter_map(|stripe| stripe.pending.as_mut()) {
@@ -280,7 +285,8 @@ impl Ring {
         }
     }
 
-    /// Puts the stripes that the process before has written in front of all others; returns the number of the first.
+    /// Puts the ring batches that the process before has written in front of all others; returns
+    /// the number of the first.
     pub(super) fn put_before(&mut self, found: Vec<(u64, Said)>) -> u64 {
         let mut number = self.first();
         for (position, said) in found.into_iter().rev() {
@@ -294,7 +300,7 @@ impl Ring {
         number
     }
 
-    /// Adds a stripe that has just been made durable.
+    /// Adds a ring batch that has just been made durable.
     pub(super) fn put_behind(&mut self, position: u64) -> u64 {
         self.push(None, Some(position));
         self.durable = self.next - 1;
@@ -307,17 +313,17 @@ impl Ring {
         self.next += 1;
     }
 
-    /// Number of the oldest stripe.
+    /// Number of the oldest ring batch.
     pub(super) fn first(&self) -> u64 {
         self.stripes.front().map_or(self.next, |stripe| stripe.number)
     }
 
-    /// The stripe of this number, if it is still in the ring.
+    /// The ring batch of this number, if it is still in the ring.
     pub(super) fn stripe(&mut self, number: u64) -> Option<&mut Stripe> {
         find(&mut self.stripes, number)
     }
 
-    /// The next stripe to write, if it has entries; takes no more of them.
+    /// The next ring batch to write, if it has entries; takes no more of them.
     pub(super) fn close_next(&mut self) -> Option<&mut Stripe> {
         let stripe = self.stripe(self.durable + 1)?;
         let has_entries = stripe.pending.as_ref().is_some_and(|pending| !pending.is_empty());
@@ -325,7 +331,7 @@ impl Ring {
         has_entries.then_some(stripe)
     }
 
-    /// The stripe under way is durable: gives away what depended on that.
+    /// The batch under way is durable: gives away its dependants.
     pub(super) fn settle_next(&mut self) -> Box<Pending> {
         self.durable += 1;
         let stripe = find(&mut self.stripes, self.durable);
@@ -339,16 +345,17 @@ impl Ring {
         waiting.map(|pending| pending.payload_len()).sum()
     }
 
-    /// The stripe that takes entries has taken so many, some of which replace others of its own.
+    /// The ring batch that takes entries has taken so many, some of which replace others of its
+    /// own.
     pub(super) fn charge(&mut self, taken: u32, replaced: u32) {
         let live = self.live.back_mut().expect("a stripe takes entries");
         *live = *live + taken - replaced;
     }
 
-    /// One entry of this stripe needs it no longer.
+    /// One entry of this ring batch needs it no longer.
     ///
     /// # Panics
-    /// If it had no such entry: then the accounts are wrong and a needed stripe may be overwritten.
+    /// If it had no such entry: then the accounts are wrong and a needed ring batch may be overwritten.
     pub(super) fn discharge(&mut self, number: u64) {
         let at = number.checked_sub(self.next - self.live.len() as u64);
         let live = at.and_then(|at| self.live.get_mut(at as usize));
@@ -357,7 +364,8 @@ impl Ring {
         *live -= 1;
     }
 
-    /// Lets go of the oldest stripes that nothing needs; `marked` says whose marks stand in the superblock.
+    /// Lets go of the oldest batches that are no longer needed; `marked` says whose marks stand in
+    /// the superblock.
     pub(super) fn trim(&mut self, marked: Marked) {
         while self.asides.front().is_some_and(|aside| aside.count <= marked.asides) {
             self.asides.pop_front();
@@ -374,7 +382,8 @@ impl Ring {
         }
     }
 
-    /// True if a durable stripe says something of forgotten shards that the superblock does not say yet.
+    /// True if a durable ring batch says something of forgotten shards that the superblock does not
+    /// say yet.
     pub(super) fn has_marks_beyond(&self, marked: Marked) -> bool {
         let mut durable = self.stripes.iter().take_while(|stripe| stripe.number <= self.durable);
         durable.any(|stripe| stripe.has_marks && stripe.number > marked.stripe)
@@ -387,7 +396,7 @@ fn find(stripes: &mut VecDeque<Stripe>, number: u64) -> Option<&mut Stripe> {
     stripes.get_mut(number.checked_sub(front)? as usize)
 }
 
-/// The writes of a stripe: one, or two where it wraps.
+/// The writes of a ring batch: one, or two where it wraps.
 pub(super) fn ring_writes(bytes: Bytes, position: u64, ring: u64) -> Vec<Write> {
     let place = position % ring;
     let until_end = ((ring - place) as usize * SECTOR).min(bytes.len());

@@ -1,170 +1,44 @@
 //! The engine among threads.
 //!
-//! No thread owns it. Requests wait in mailboxes until some thread takes the engine and moves everything on that waits,
-//! whoever left it there; a thread that finds the engine taken goes its way, for its holder looks again before it is
-//! done ([`combine`]). So the threads that drive a node's workers write
-//! the commits themselves, through [`uring`], which waits for nothing, and what may block is left to [`helpers`].
+//! No thread owns it: [`meeting`] says how they meet. The threads that drive a node's workers write the commits themselves,
+//! through [`uring`], which does not block. [`helpers`] carry out all requests that may block.
 
-mod combine;
+mod desk;
 mod helpers;
+mod meeting;
+mod queues;
 mod room;
 mod run;
+mod shared;
+#[cfg(test)]
+mod tests;
 mod uring;
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::Path;
-use std::sync::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
-};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use self::desk::{Desk, LastWords, Mailbox};
+use self::meeting::{Meeting, Role};
+use self::run::Run;
+use self::shared::Shared;
+use self::uring::Uring;
 use super::engine::{self, Config, Engine, OpenError};
 use super::files::FileMedium;
 use super::handle::{Handle, Link, Terms};
-use super::io::Done;
-use super::merge::Merged;
-use super::page::CheckedPage;
 use super::request::Request;
 use crate::{Completion, Lack, Load, Place, Room, Staging};
-use combine::{EngineLock, Inbox, Left};
-use helpers::Queues;
-use room::RoomWatch;
-use run::{By, Run};
-use uring::Uring;
 
-/// Called when a worker's store has completions for it to poll. Runs on any thread: it must not block.
-pub type Waker = Box<dyn Fn() + Send + Sync>;
+pub use self::desk::Waker;
 
 /// A worker's store.
 pub type DiskStore = Handle<ShellLink>;
 
-/// How often a thread looks again before it leaves what the others bring to a helper.
-const TURNS_MAX: usize = 16;
 /// How long a stop waits for helpers before it looks again.
 const STOP_LOOK: Duration = Duration::from_millis(1);
-
-/// What a worker and the engine pass each other. Bounded by what a store calls full: see [`crate::Store::is_full`].
-struct Mailbox {
-    requests: Inbox<Request>,
-    completions: Inbox<Completion>,
-    waker: Waker,
-}
-
-struct Shared {
-    run: EngineLock<Run>,
-    mailboxes: Vec<Mailbox>,
-    is_full: AtomicBool,
-    is_overrun: AtomicBool,
-    /// As it was when the store was opened.
-    staging: Staging,
-    /// Bytes of the ring in use.
-    staged: AtomicU64,
-    /// Bytes of memory that the engine takes for what is not at its place.
-    memory: AtomicUsize,
-    medium: FileMedium,
-    binding: u64,
-    queues: Queues,
-    /// Completions of helpers, with what they have checked.
-    done: Inbox<(Done, Option<Vec<CheckedPage>>)>,
-    merged: Inbox<Result<Merged, String>>,
-    /// The ring of the system may have completed a commit.
-    has_committed: AtomicBool,
-    /// A stripe waits for a driver.
-    has_stripe: AtomicBool,
-    /// A stripe is under way, or about to be.
-    is_committing: AtomicBool,
-    /// Workers have left changes, which nobody may have taken yet.
-    has_changes: AtomicBool,
-    /// Somebody calls [`Pump::advance`] after the turns of workers.
-    is_attended: AtomicBool,
-    room: RoomWatch,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What these locks guard are plain queues: whole after a panic too.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    /// Moves everything on that waits, unless another thread is doing that.
-    fn advance(&self, by: By) {
-        let turn = |run: &mut Run| self.turn(run, by);
-        match combine::advance(
-            &self.run,
-            TURNS_MAX,
-            turn,
-            || self.call_driver(),
-            || self.has_news() && !self.is_wanted(by),
-        ) {
-            Left::Done if self.is_wanted(by) => self.hand_over(),
-            Left::Done => {}
-            Left::More => self.queues.remind(),
-            Left::Broken => self.say_last_words(),
-        }
-    }
-
-    /// True if a thread that has the engine is to leave it for what only it does.
-    fn is_wanted(&self, by: By) -> bool {
-        by == By::Writer && self.queues.homes.has_some()
-    }
-
-    /// Leaves what waits to the helper that builds, and what came in meanwhile to a driver as well: that helper may be in the
-    /// device.
-    fn hand_over(&self) {
-        self.queues.remind();
-        if self.has_news() {
-            (self.mailboxes[0].waker)();
-        }
-    }
-
-    /// Wakes a driver if a stripe was left to one. To be called without the engine: a driver that finds it taken goes
-    /// its way.
-    fn call_driver(&self) {
-        if self.has_stripe.load(SeqCst) {
-            (self.mailboxes[0].waker)();
-        }
-    }
-
-    fn turn(&self, run: &mut Run, by: By) {
-        let _last_words = LastWords(self);
-        run.turn(self, by);
-    }
-
-    fn has_news(&self) -> bool {
-        self.done.has_items()
-            || self.merged.has_items()
-            || self.has_committed.load(SeqCst)
-            || self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
-    }
-
-    fn deliver(&self, worker: usize, completions: &mut Vec<Completion>) {
-        let mailbox = &self.mailboxes[worker];
-        if mailbox.completions.put(completions) {
-            (mailbox.waker)();
-        }
-    }
-
-    fn say_last_words(&self) {
-        for worker in 0..self.mailboxes.len() {
-            let reason = "the store's engine has panicked".to_owned();
-            self.deliver(worker, &mut vec![Completion::Failed(reason)]);
-        }
-    }
-}
-
-/// Tells the workers when a thread panics with the engine in its hands.
-struct LastWords<'a>(&'a Shared);
-
-impl Drop for LastWords<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.say_last_words();
-        }
-    }
-}
 
 /// The way from a [`DiskStore`] to the engine.
 pub struct ShellLink {
@@ -172,104 +46,110 @@ pub struct ShellLink {
     shared: Arc<Shared>,
 }
 
+impl ShellLink {
+    fn desk(&self) -> &Desk {
+        &self.shared.desk
+    }
+}
+
 impl Link for ShellLink {
     fn send(&mut self, requests: &mut Vec<Request>) {
         if requests.iter().any(|request| matches!(request, Request::Change(_))) {
-            self.shared.has_changes.store(true, Relaxed);
+            self.desk().has_changes.store(true, Relaxed);
         }
-        self.shared.mailboxes[self.worker].requests.put(requests);
-        if !self.shared.is_attended.load(SeqCst) {
-            self.shared.advance(By::Driver);
-        }
+        self.desk().mailboxes[self.worker].requests.put(requests);
     }
 
-    fn look(&mut self, place: &Place) -> Option<Load> {
-        let shared = &*self.shared;
-        let Mailbox { requests, completions, .. } = &shared.mailboxes[self.worker];
-        // Nobody else puts anything there: without the lock it may only have been taken since.
+    fn try_load(&mut self, place: &Place) -> Option<Load> {
+        let Shared { run, desk } = &*self.shared;
+        let Mailbox { requests, completions, .. } = &desk.mailboxes[self.worker];
+        // Only this thread puts requests there: without the lock they may only have been taken since.
         if requests.has_items() {
             return None;
         }
-        let (load, is_missed) = combine::glance(&shared.run, |run| {
-            let _last_words = LastWords(shared);
-            if completions.has_items() { None } else { run.engine.look(self.worker, place) }
+        let (load, is_missed) = run.try_peek(|run| {
+            let _last_words = LastWords(desk);
+            if completions.has_items() { None } else { run.engine.try_load(self.worker, place) }
         });
         if is_missed {
-            shared.advance(By::Driver);
+            self.shared.advance(Role::Driver);
         }
         load.flatten()
     }
 
     fn receive(&mut self, completions: &mut Vec<Completion>) {
-        self.shared.mailboxes[self.worker].completions.take_into(completions);
+        self.desk().mailboxes[self.worker].completions.take_into(completions);
     }
 
     fn is_full(&self) -> bool {
-        self.shared.is_full.load(SeqCst)
+        self.desk().is_full.load(SeqCst)
     }
 
     fn is_overrun(&self) -> bool {
-        self.shared.is_overrun.load(Relaxed)
+        self.desk().is_overrun.load(Relaxed)
     }
 
     fn room(&self) -> Room {
-        self.shared.room.look_at(&self.shared.medium)
+        self.desk().room.look_at(&self.desk().medium)
     }
 
     fn staging(&self) -> Option<Staging> {
-        // A reader that is late by some commits is told what was true then.
-        let staged = || Staging { used: self.shared.staged.load(Relaxed), ..self.shared.staging };
-        (self.worker == 0).then(staged)
+        let Desk { staging, staged, .. } = self.desk();
+        // A reader that is late by some commits is told the fill of that time.
+        (self.worker == 0).then(|| Staging { used: staged.load(Relaxed), ..*staging })
     }
 
     fn memory(&self) -> usize {
-        self.shared.memory.load(Relaxed) / self.shared.mailboxes.len()
+        self.desk().memory.load(Relaxed) / self.desk().mailboxes.len()
     }
 }
 
 /// Moves an open store on, for threads that turn its workers.
 #[derive(Clone)]
-pub struct Pump {
+pub struct Committer {
     shared: Arc<Shared>,
     fd: Option<RawFd>,
 }
 
-impl Pump {
-    /// Hands the engine what workers have submitted, the device what the engine wants, and the workers what has
-    /// completed. Waits for nothing. To be called after the turns of workers, and when [`Pump::fd`] becomes readable.
+impl Committer {
+    /// Hands requests to the engine and the device, and completions to the workers. Does not block. To be called after
+    /// the turns of workers, and when [`Committer::fd`] becomes readable.
     pub fn advance(&self) {
-        if self.shared.has_news() || self.shared.has_stripe.load(SeqCst) {
-            self.shared.advance(By::Driver);
+        let desk = &self.shared.desk;
+        if desk.has_news() || desk.has_stripe.load(SeqCst) {
+            self.shared.advance(Role::Driver);
         }
     }
 
-    /// True if [`Pump::advance`] would begin a commit. That commit includes all changes submitted
+    /// True if [`Committer::advance`] would begin a commit. That commit includes all changes submitted
     /// before the call.
     #[must_use]
     pub fn would_commit(&self) -> bool {
-        !self.shared.is_committing.load(Relaxed) && self.shared.has_changes.load(Relaxed)
+        let desk = &self.shared.desk;
+        !desk.is_committing.load(Relaxed) && desk.has_changes.load(Relaxed)
     }
 
     /// Why the store refuses to grow, if it does.
     #[must_use]
     pub fn lack(&self) -> Option<Lack> {
-        self.shared.room.lack(&self.shared.medium)
+        self.shared.desk.room.lack(&self.shared.desk.medium)
     }
 
-    /// To be called before [`Pump::advance`] when [`Pump::fd`] became readable, or a wait for it was interrupted.
+    /// To be called before [`Committer::advance`] when [`Committer::fd`] became readable, or a wait for it was
+    /// interrupted.
     pub fn notice(&self) {
-        self.shared.has_committed.store(true, SeqCst);
+        self.shared.desk.has_committed.store(true, SeqCst);
     }
 
-    /// Becomes readable when the system has completed a commit; `None` where helper threads write commits.
+    /// Becomes readable when the system has completed a commit; `None` if helper threads write commits.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.map(|fd| uring::borrow(fd, self))
     }
 }
 
-/// The threads of an open store. Dropping it stops them, after what was submitted is durable, unless that has no room.
-pub struct Keeper {
+/// The threads of an open store. Dropping it stops them, after all submitted changes are durable or lack room.
+pub struct StoreGuard {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -282,8 +162,8 @@ pub fn create_at(dir: &Path, binding: u64, config: &Config) -> Result<(), OpenEr
     engine::create(&mut FileMedium::create(dir)?, binding, config)
 }
 
-/// Opens the store of a directory, with a store handle for each waker: shard `s` belongs to handle
-/// `s % wakers.len()`.
+/// Opens the store of a directory, with a store handle for each waker: shard `s` belongs to handle `s % wakers.len()`.
+/// The store goes on when its [`Committer`] is called.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -295,79 +175,45 @@ pub fn open_at(
     binding: u64,
     config: &Config,
     wakers: Vec<Waker>,
-) -> Result<(Keeper, Vec<DiskStore>), OpenError> {
+) -> Result<(StoreGuard, Vec<DiskStore>), OpenError> {
     if !FileMedium::is_there(dir)? {
         return Err(OpenError::Missing);
     }
-    let medium = FileMedium::open(dir)?;
-    let engine = Engine::open(&mut medium.reading(), binding, wakers.len(), config)?;
+    let mut medium = FileMedium::open(dir)?;
+    let engine = Engine::open(&mut medium, binding, wakers.len(), config)?;
     let terms = Terms::of(&engine);
-    let (staging, memory) = (engine.staging(), engine.memory());
-    let mailboxes = wakers.into_iter().map(|waker| Mailbox {
-        requests: Inbox::default(),
-        completions: Inbox::default(),
-        waker,
-    });
-    let shared = Arc::new(Shared {
-        run: EngineLock::new(Run::new(engine)),
-        mailboxes: mailboxes.collect(),
-        is_full: AtomicBool::new(false),
-        is_overrun: AtomicBool::new(false),
-        staging,
-        staged: AtomicU64::new(staging.used),
-        memory: AtomicUsize::new(memory),
-        room: RoomWatch::new(&medium),
-        medium,
-        binding,
-        queues: Queues::default(),
-        done: Inbox::default(),
-        merged: Inbox::default(),
-        has_committed: AtomicBool::new(false),
-        has_stripe: AtomicBool::new(false),
-        is_committing: AtomicBool::new(false),
-        has_changes: AtomicBool::new(false),
-        is_attended: AtomicBool::new(false),
-    });
+    let desk = Desk::new(medium, binding, wakers, (engine.staging(), engine.memory()));
+    let uring = desk.medium.stripes().and_then(|_| Uring::new());
+    let shared = Arc::new(Shared { run: Meeting::new(Run::new(engine, uring)), desk });
     let link = |worker| ShellLink { worker, shared: Arc::clone(&shared) };
-    let stores = (0..shared.mailboxes.len()).map(|w| Handle::new(link(w), terms.clone())).collect();
+    let workers = shared.desk.mailboxes.len();
+    let stores = (0..workers).map(|worker| Handle::new(link(worker), terms.clone())).collect();
     let threads = helpers::start(&shared)?;
-    shared.advance(By::Driver);
-    Ok((Keeper { shared, threads }, stores))
+    shared.advance(Role::Driver);
+    Ok((StoreGuard { shared, threads }, stores))
 }
 
-impl Keeper {
-    /// Leaves it to the caller to move the store on. Until then every submission does so itself, and helper threads
-    /// write the commits.
+impl StoreGuard {
+    /// A committer for each thread that turns workers.
     #[must_use]
-    pub fn attend(&self) -> Pump {
-        let mut run = self.shared.run.lock().unwrap_or_else(PoisonError::into_inner);
-        if run.uring.is_none() && self.shared.medium.stripes().is_some() {
-            run.uring = Uring::new(run.engine.stripe_len_max());
-        }
-        let fd = run.uring.as_ref().map(Uring::fd);
-        self.shared.is_attended.store(true, SeqCst);
-        drop(run);
-        // What came in while the engine was taken was left to this thread.
-        self.shared.advance(By::Driver);
-        Pump { shared: Arc::clone(&self.shared), fd }
+    pub fn committer(&self) -> Committer {
+        let run = self.shared.run.hold();
+        let fd = run.and_then(|run| run.uring.as_ref().map(Uring::fd));
+        // Items that came in while the engine was taken were left to this thread.
+        self.shared.advance(Role::Driver);
+        Committer { shared: Arc::clone(&self.shared), fd }
     }
 
-    /// Waits until everything that was submitted is durable, or finds no room, then ends the threads.
+    /// Waits until all submitted changes are durable or lack room, then ends the threads.
     pub fn stop(self) {
         drop(self);
     }
 
-    #[cfg(test)]
-    fn is_at_home(&self) -> bool {
-        let run = self.shared.run.lock().expect("nobody has panicked");
-        !run.engine.is_dirty() && run.is_settled()
-    }
-
-    /// True once all of it is durable, and nothing is left that may write; never, where a thread panicked.
+    /// True once all of it is durable, and no thread is left that may write; never, if a thread panicked.
     fn settle(&self) -> bool {
         // A thread that panicked with the engine has already told the workers.
-        while let Ok(mut run) = self.shared.run.lock() {
-            self.shared.turn(&mut run, By::Driver);
+        while let Some(mut run) = self.shared.run.hold() {
+            self.shared.turn(&mut run, Role::Driver);
             if run.is_settled() {
                 return !run.is_writing_for_ever();
             }
@@ -380,17 +226,18 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for StoreGuard {
     fn drop(&mut self) {
-        self.shared.queues.room.call();
+        let Desk { queues, medium, .. } = &self.shared.desk;
+        queues.room.call();
         let is_settled = self.settle();
-        self.shared.queues.stop();
+        queues.stop();
         for thread in self.threads.drain(..) {
             // A thread that panicked has already told the workers.
             let _ = thread.join();
         }
-        if let Some(stripes) = self.shared.medium.stripes().filter(|_| is_settled) {
-            // Stores of workers may hold the files for longer; they write nothing any more.
+        if let Some(stripes) = medium.stripes().filter(|_| is_settled) {
+            // Stores of workers may hold the files for longer, and write no more.
             stripes.disown();
         }
     }

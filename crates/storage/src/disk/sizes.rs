@@ -1,4 +1,4 @@
-//! What the entries of a ring take of memory, and will take of pages.
+//! Bytes that the entries of a ring take in memory, and will take in pages.
 
 use super::entry::Entry;
 

@@ -1,8 +1,9 @@
-//! The spare: images of the pages that a write-back is about to overwrite in place.
+//! The double-write buffer: images of the pages that a write-back is about to overwrite in place.
 //!
-//! A write-back first puts all its page images here, in one sequential write, and flushes; only then it writes them
-//! in place. So a write torn by a loss of power is redone from the images at the next start, and the pages of one
-//! write-back change together. There is one spare: the next write-back uses it after this one is in place.
+//! A write-back first puts all its page images here, in one sequential write, and flushes; only
+//! then it writes them in place. So a write torn by a loss of power is redone from the images at
+//! the next start, and the pages of one write-back change together. There is one buffer: the next
+//! write-back uses it after this one is in place.
 
 use std::ops::Range;
 
@@ -20,23 +21,23 @@ const FORMAT: u16 = 1;
 const HEAD_LEN: usize = 32;
 const ROW_LEN: usize = 24;
 
-/// Most images that a spare may be created for.
+/// Most images that a double-write buffer may be created for.
 pub(super) const IMAGES_MAX: u64 = 4096;
 
-/// Bytes of the spare's head for this many images, in whole pages.
+/// Bytes of the double-write buffer's head for this many images, in whole pages.
 fn head_len(count: usize) -> usize {
     (HEAD_LEN + count * ROW_LEN).next_multiple_of(PAGE)
 }
 
-/// Bytes of a spare with room for this many images.
+/// Bytes of a double-write buffer with room for this many images.
 pub(super) fn file_len(images: u64) -> u64 {
     (head_len(images as usize) + images as usize * PAGE) as u64
 }
 
-/// The writes that fill the spare with what [`assemble`] has made of so many images.
+/// The writes of so many images, as [`assemble`] has laid them out, to the double-write buffer.
 ///
-/// The head comes last: a process that is killed between the two leaves the head of a write-back that is in place, and
-/// the next start need not look for pages of the one that was never begun.
+/// The head comes last: a process that is killed between the two leaves the head of a write-back
+/// that is in place. The next start then need not look for pages of one that was never begun.
 pub(super) fn writes(bytes: &Bytes, count: usize) -> Vec<Write> {
     let part = |range: Range<usize>| {
         let offset = range.start as u64;
@@ -46,8 +47,8 @@ pub(super) fn writes(bytes: &Bytes, count: usize) -> Vec<Write> {
     vec![part(start..bytes.len()), part(0..start)]
 }
 
-/// The spare's bytes for these images, and the writes that put them in place, which share its memory. What lies side by
-/// side is one write; the last image has one of its own.
+/// The buffer's bytes for these images, and the writes that put them in place, which share its
+/// memory. Neighbours are one write; the last image has one of its own.
 pub(super) fn assemble<'a>(
     binding: u64,
     batch: u64,
@@ -99,7 +100,7 @@ fn image_checksum(binding: u64, place: PagePlace, image: &[u8]) -> u64 {
     checksum(place.seed(binding).rotate_left(13), image)
 }
 
-/// The whole images found in a spare.
+/// The whole images found in a double-write buffer.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     pub(super) batch: u64,
@@ -109,7 +110,8 @@ pub(super) struct Images {
     pub(super) whole: Vec<Write>,
 }
 
-/// What a spare's head says: its bytes, how many images it names, and of which write-back; `None` where it is not whole.
+/// The buffer's head: its bytes, the number of images, and the write-back; `None` if it is not
+/// whole.
 fn head(medium: &mut Blocking<'_>, binding: u64) -> Result<Option<(Bytes, usize, u64)>, String> {
     let mut first = medium.read(File::Spare, 0, PAGE)?;
     let count = u32_at(&first, 16) as usize;
@@ -117,7 +119,7 @@ fn head(medium: &mut Blocking<'_>, binding: u64) -> Result<Option<(Bytes, usize,
         return Ok(None);
     }
     if head_len(count) > PAGE {
-        // No more than there is: what stands behind may be of no use, and need not be readable.
+        // No more than there is: the bytes behind need not be readable.
         first = medium.read(File::Spare, 0, head_len(count))?;
     }
     let is_whole = u64_at(&first, 0) == checksum(binding, &first[8..HEAD_LEN + count * ROW_LEN]);
@@ -125,13 +127,14 @@ fn head(medium: &mut Blocking<'_>, binding: u64) -> Result<Option<(Bytes, usize,
     Ok(is_whole.then_some((first, count, batch)))
 }
 
-/// True where the head of a spare is whole: then every write-back whose pages were touched is known.
+/// True where the head of a double-write buffer is whole: then every write-back whose pages were
+/// touched is known.
 pub(super) fn has_head(medium: &mut Blocking<'_>, binding: u64) -> Result<bool, String> {
     Ok(head(medium, binding)?.is_some())
 }
 
-/// Reads the spare; `None` where its head is not whole, because its write never finished or because it is damaged,
-/// and where it is of a write-back that is `complete`.
+/// Reads the double-write buffer; `None` where its head is not whole, because its write never
+/// finished or because it is damaged, and where it is of a write-back that is `complete`.
 pub(super) fn read(
     medium: &mut Blocking<'_>,
     binding: u64,
@@ -162,11 +165,12 @@ impl Images {
         self.whole.len() == self.places.len()
     }
 
-    /// True if the write-back may have reached the pages: then its images must be put in place, those of them that
-    /// are whole. `known` is the newest write-back that a superblock speaks of.
+    /// True if the write-back may have reached the pages: then its images must be put in place,
+    /// those of them that are whole. `known` is the newest write-back that a superblock speaks of.
     ///
-    /// Pages are touched only after the spare was flushed. So a spare that is not whole, while no page has anything
-    /// of its write-back, either never finished or is not needed.
+    /// Pages are touched only after the double-write buffer was flushed. So a double-write buffer
+    /// that is not whole, while no page has anything of its write-back, either never finished or is
+    /// not needed.
     pub(super) fn may_be_in_place(
         &self,
         medium: &mut Blocking<'_>,

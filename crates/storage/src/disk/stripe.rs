@@ -1,9 +1,10 @@
-//! The staging ring's bytes: 512-byte sectors that say which turn of the ring they belong to, and stripes of them.
+//! The ring's bytes: 512-byte sectors that say which lap of the ring they belong to, and batches of
+//! them.
 //!
-//! A sector carries its *position*: a count that never repeats, whose remainder by the ring's length is its place.
-//! So every sector of the ring is, by itself, recognisably of this lap, of an earlier lap, or damaged. A stripe is a
-//! run of sectors written at once: data sectors, then one parity sector for every 64 of them, so that one damaged
-//! sector of a stripe costs nothing.
+//! A sector carries its *position*: a count that never repeats, whose remainder by the ring's
+//! length is its place. So every sector is, by itself, recognisably of this lap, of an earlier lap,
+//! or damaged. A batch is a run of sectors written at once: data sectors, then one parity sector
+//! for every 64 of them. One damaged sector of a batch costs no record.
 
 use base::checksum::{Seeded, checksum};
 use bytes::Bytes;
@@ -13,11 +14,11 @@ use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use crate::mutation::{self, Mutation};
 
 pub(crate) const SECTOR: usize = 512;
-/// Bytes of a sector that carry a stripe's payload; the rest is its trailer.
+/// Bytes of a sector that carry a ring batch's payload; the rest is its trailer.
 pub(crate) const PAYLOAD: usize = 488;
-/// Bytes at the start of a stripe's payload that say what follows.
+/// Bytes of the head at the start of a batch's payload.
 pub(crate) const STRIPE_HEAD_LEN: usize = 16;
-/// Fewest sectors of a stripe: data and parity.
+/// Fewest sectors of a ring batch: data and parity.
 pub(crate) const STRIPE_SECTORS_MIN: u64 = 2;
 
 const POSITION: usize = 488;
@@ -29,13 +30,13 @@ const FORMAT: u16 = 1;
 /// Data sectors that share a parity sector.
 const PARITY_SPAN: usize = 64;
 
-/// Data and parity sectors of a stripe with this many sectors in all.
+/// Data and parity sectors of a ring batch with this many sectors in all.
 fn split_count(count: usize) -> (usize, usize) {
     let parity = count.div_ceil(PARITY_SPAN + 1);
     (count - parity, parity)
 }
 
-/// Sectors of a stripe of so many that carry payload.
+/// Sectors of a ring batch of so many that carry payload.
 pub(crate) fn data_sectors(count: u64) -> u64 {
     split_count(count as usize).0 as u64
 }
@@ -51,7 +52,7 @@ pub(crate) fn payload_max(sectors: u64) -> usize {
     split_count(sectors as usize).0 * PAYLOAD
 }
 
-/// Builds a stripe while its entries come in.
+/// Builds a ring batch while its entries come in.
 #[derive(Default, Debug)]
 pub(crate) struct StripeWriter {
     sectors: AlignedBuffer,
@@ -64,7 +65,7 @@ impl StripeWriter {
         StripeWriter::over(Vec::new())
     }
 
-    /// Begins in memory that another stripe has had.
+    /// Begins in memory that another ring batch has had.
     pub(crate) fn over(memory: Vec<u8>) -> StripeWriter {
         let sectors = AlignedBuffer::over(memory);
         let mut writer = StripeWriter { sectors, payload_len: 0, entries: 0 };
@@ -72,7 +73,7 @@ impl StripeWriter {
         writer
     }
 
-    /// Bytes of payload so far, the stripe's head included.
+    /// Bytes of payload so far, the ring batch's head included.
     pub(crate) fn payload_len(&self) -> usize {
         self.payload_len
     }
@@ -81,7 +82,7 @@ impl StripeWriter {
         self.entries == 0
     }
 
-    /// Makes sure that so many bytes of entries more need not move what is there.
+    /// Makes sure that so many bytes of entries can be added without a move.
     pub(crate) fn reserve(&mut self, len: usize) {
         let sectors = sectors_for(self.payload_len + len) as usize;
         self.sectors.reserve(sectors * SECTOR - self.sectors.len());
@@ -110,7 +111,7 @@ impl StripeWriter {
         }
     }
 
-    /// The stripe's sectors for this position, aligned for a device.
+    /// The ring batch's sectors for this position, aligned for a device.
     pub(crate) fn finish(mut self, binding: u64, position: u64) -> Bytes {
         let payload_len = self.payload_len as u32;
         put_u32(&mut self.sectors, 0, MAGIC);
@@ -140,7 +141,7 @@ impl StripeWriter {
 /// Bytes of sectors that are summed at once: as many as stay in registers meanwhile.
 const COLUMN: usize = 64;
 
-/// The sum by exclusive or of what every `step`-th sector has at an offset.
+/// The sum by exclusive or of every `step`-th sector at an offset.
 fn column<const LEN: usize>(sectors: &[u8], (first, step): (usize, usize), at: usize) -> [u8; LEN] {
     let mut sum = [0; LEN];
     for sector in sectors.chunks_exact(SECTOR).skip(first).step_by(step) {
@@ -164,21 +165,21 @@ pub(crate) fn seal(sector: &mut [u8], sums: &Seeded, position: u64, index: u16, 
     put_u64(sector, CHECKSUM, sum);
 }
 
-/// A sector that belongs to no stripe, as the first lap finds it.
+/// A sector that belongs to no ring batch, as the first lap finds it.
 pub(crate) fn blank(binding: u64, position: u64) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     seal(&mut sector, &Seeded::new(binding), position, 0, 0);
     sector
 }
 
-/// What a sector says of itself.
+/// The state of a sector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
-    /// Written for this position, as sector `index` of a stripe of `count`.
+    /// Written for this position, as sector `index` of a ring batch of `count`.
     Current { index: u64, count: u64 },
-    /// Whole, and from an earlier lap: nothing has been written here since.
+    /// Whole, and from an earlier lap: no write has come here since.
     Old,
-    /// Damaged, or from somewhere else.
+    /// Damaged, or from another place.
     Bad,
 }
 
@@ -199,8 +200,8 @@ pub(crate) fn see(sector: &[u8], binding: u64, position: u64, ring: u64) -> Seen
     }
 }
 
-/// The payload of a stripe whose sectors are at hand, in a row; `is_good` says which are whole. The others get their part of
-/// it, from parity; `None` where that cannot help.
+/// The payload of a ring batch whose sectors are at hand, in a row; `is_good` says which are whole.
+/// The others get their part of it, from parity; `None` where that cannot help.
 pub(crate) fn payload(sectors: &mut [u8], is_good: &[bool]) -> Option<Vec<u8>> {
     let (data, parity) = split_count(is_good.len());
     for class in 0..parity {

@@ -1,8 +1,8 @@
 //! The superblock: the few numbers that make the rest of the files mean something, kept twice.
 //!
-//! Both copies are written by every write-back, through the spare images like every other page; so they agree, and
-//! either is enough. Its checksum is bound to the copy's place but not to the node: a foreign store must be
-//! recognised as foreign, not as damaged.
+//! Both copies are written by every write-back, through the double-write images like every other
+//! page; so they agree, and either is enough. Its checksum is bound to the copy's place but not to
+//! the node: a foreign store must be recognised as foreign, not as damaged.
 
 use base::checksum::checksum;
 use types::key::SHARDS;
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Flags {
     }
 }
 
-/// What the superblock says.
+/// The fields of the superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Superblock {
     /// Names the node and cluster whose store this is.
@@ -72,7 +72,7 @@ pub(super) struct Superblock {
     pub(super) ring: u64,
     /// Most page images of one write-back.
     pub(super) spare: u64,
-    /// Position of the oldest stripe that is still needed.
+    /// Position of the oldest ring batch that is still needed.
     pub(super) tail: u64,
     /// Pages of write-backs below this one are void.
     pub(super) floor: u64,
@@ -80,7 +80,7 @@ pub(super) struct Superblock {
     pub(super) used: u64,
     /// Groups of the extents file.
     pub(super) groups: u64,
-    /// Forgotten shards, as of a stripe at or behind `tail`.
+    /// Forgotten shards, as of a ring batch at or behind `tail`.
     pub(super) flags: Flags,
 }
 

@@ -1,23 +1,24 @@
-//! Which units of the extents file pages refer to, as the scrub sees it: the maps are held against that.
+//! A survey learns from the scrub which units pages refer to: the maps are held against that.
 //!
-//! A map may have gone back, and call units free that are in use; it may have been damaged, which closes its group; and
-//! what a damaged page or record referred to is marked for good. A survey finds out, some groups at a time.
+//! A map may have gone back, and call units free that are in use. It may have been damaged, which
+//! closes its group. Units of a damaged page or record stay marked for good. A survey finds out,
+//! some groups at a time.
 //!
-//! The argument. Pages are looked at one after the other while write-backs go on. What a page refers to in the end, it
-//! referred to when it was looked at, or a write-back has given it since, and those say so here. So that no page is read as
-//! it was before a write-back that said nothing, those that had begun before the survey are in place before the first page
-//! is looked at. What a write-back took from a page meanwhile may be held by it until it is in place, and another page may
-//! refer to it: that is left as it is, until the next survey.
+//! The argument. Pages are looked at one after the other while write-backs go on. A page refers in
+//! the end to units of the time when it was looked at, or to units that a write-back has given it
+//! since. Those write-backs report here. Write-backs that had begun before the survey are in place
+//! before the first page is looked at. Units that a write-back took from a page meanwhile may be
+//! held until it is in place, or belong to another page: they are left to the next survey.
 
 use std::collections::BTreeMap;
 
 use super::extents::Map;
 use crate::disk::place::GROUP_UNITS;
 
-/// Groups of one survey, at most: what it remembers of each takes two pages.
+/// Groups of one survey, at most: its memory of each takes two pages.
 const GROUPS_AT_ONCE: u64 = 256;
 
-/// What has been seen of some groups.
+/// The units that were seen in some groups.
 #[derive(Debug)]
 pub(super) struct Survey {
     first: u64,
@@ -26,11 +27,11 @@ pub(super) struct Survey {
     pub(super) since: u64,
     /// Pages are being looked at, from the first one on.
     pub(super) is_looking: bool,
-    /// Some page could not be read: what nobody refers to is not known.
+    /// Some page could not be read: unused units are not known.
     pub(super) is_partial: bool,
 }
 
-/// What has been seen of a group.
+/// The units that were seen in a group.
 #[derive(Debug)]
 struct Seen {
     used: Map,
@@ -38,7 +39,7 @@ struct Seen {
     freed: Map,
 }
 
-/// What a map should be, and how it differs.
+/// The right map, and how it differs.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) map: Map,
@@ -97,12 +98,13 @@ impl Survey {
         self.is_looking && (self.first..self.end()).contains(&group)
     }
 
-    /// True once all pages were looked at for what they refer to in this group.
+    /// True once all pages were looked at for their references to this group.
     pub(super) fn knows_all_of(&self, group: u64) -> bool {
         self.judges(group) && !self.is_partial
     }
 
-    /// Judges the map of a group once all pages were looked at; `None` where it is right, or nothing is known of it.
+    /// Judges the map of a group once all pages were looked at; `None` if it is right, or cannot be
+    /// judged.
     pub(super) fn judge(&self, group: u64, map: &Map) -> Option<Verdict> {
         if !self.judges(group) {
             return None;

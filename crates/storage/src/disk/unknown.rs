@@ -12,7 +12,7 @@ use super::page::Packer;
 use super::place::{COPIES, PAGE, primary_place};
 use super::stripe::StripeWriter;
 use super::superblock::FORMAT;
-use super::{Config, File, FileMedium, LocalKeeper, OpenError, create, verify_at};
+use super::{Config, File, FileMedium, LocalGuard, OpenError, create, verify_at};
 use crate::{Completion, Load, Place, Store as _};
 
 const BINDING: u64 = 7;
@@ -53,11 +53,11 @@ fn config() -> Config {
     Config { ring_bytes: 64 << 10, spare_pages: 32, initial_level: 1, ..Config::default() }
 }
 
-type Opened = Result<(LocalKeeper<FileMedium>, Vec<super::LocalStore<FileMedium>>), OpenError>;
+type Opened = Result<(LocalGuard<FileMedium>, Vec<super::LocalStore<FileMedium>>), OpenError>;
 
 fn open(dir: &Path) -> Opened {
     let medium = FileMedium::open(dir).expect("the files are there");
-    LocalKeeper::open(medium, BINDING, 1, &config())
+    LocalGuard::open(medium, BINDING, 1, &config())
 }
 
 /// A whole record of a register.

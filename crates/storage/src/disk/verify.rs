@@ -1,4 +1,4 @@
-//! Checks a store that nobody has open, slot by slot, and changes nothing: every superblock, sector, page, record,
+//! Checks a closed store, slot by slot, without a change: every superblock, sector, page, record,
 //! extent and map.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX, SPACES};
 use types::{Database, Shard};
 
 use super::directory::Directory;
-use super::engine::{OpenError, Superblocks, find_ring, is_page_of};
+use super::engine::{OpenError, Superblocks, find_ring};
 use super::entry::{Entry, Reference, content_checksum};
 use super::extents::Map;
 use super::files::FileMedium;
@@ -53,7 +53,7 @@ impl fmt::Display for Bad {
     }
 }
 
-/// What a check found.
+/// The outcome of a check.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
     pub buckets: u64,
@@ -61,13 +61,13 @@ pub struct Report {
     pub records: u64,
     /// Records in extents.
     pub large_records: u64,
-    /// Stripes of the ring that are still needed.
+    /// Ring batches of the ring that are still needed.
     pub stripes: u64,
-    /// Records in those stripes, the newest of each place.
+    /// Records in those ring batches, the newest of each place.
     pub staged_records: u64,
     /// Shards, of all databases, that are marked as forgotten. Not a fault: the node recovers them.
     pub forgotten_shards: u64,
-    /// Units of 1 KiB that are marked as in use and are not: lost space, nothing else.
+    /// Units of 1 KiB that are marked as in use and are not: lost space only.
     pub leaked_units: u64,
     pub bad_count: u64,
     /// The first [`BAD_NAMED_MAX`] of them.
@@ -83,13 +83,13 @@ impl Report {
     }
 }
 
-/// What a check says meanwhile; progress is in buckets.
+/// Receives reports during a check; progress is in buckets.
 pub type Say<'s> = &'s mut dyn FnMut(Note<'_, Bad>);
 
-/// Checks the store of a directory, which must not be open and belong to what `binding` names.
+/// Checks the store of a directory, which must not be open and belong to the owner of `binding`.
 ///
 /// # Errors
-/// See [`OpenError`]: only where there is nothing to check, or no superblock can be read.
+/// See [`OpenError`]: only if there is no store, or no superblock can be read.
 pub fn verify_at(dir: &Path, binding: u64, say: Say<'_>) -> Result<Report, OpenError> {
     if !FileMedium::is_there(dir)? {
         return Err(OpenError::Missing);
@@ -145,7 +145,7 @@ fn check(medium: &mut dyn Medium, binding: Option<u64>, say: Say<'_>) -> Result<
 /// Pages by their places.
 type Overlay = BTreeMap<(File, u64), Bytes>;
 
-/// What the next start puts in place: what it replaces does not count.
+/// The pages that the next start puts in place: those that they replace do not count.
 fn overlay(
     medium: &mut Blocking<'_>,
     in_place: &Superblock,
@@ -209,7 +209,7 @@ impl Report {
         self.fresh.push(bad);
     }
 
-    /// Names what was found since the last call.
+    /// Names the faults that were found since the last call.
     fn tell(&mut self, say: &mut dyn FnMut(Note<'_, Bad>)) {
         self.fresh.drain(..).for_each(|bad| say(Note::Bad(&bad)));
     }
@@ -288,7 +288,7 @@ impl Check<'_> {
                 Err(reason) => return self.report.add(place, Some(bucket), reason),
             };
             let head = match PageHead::read(&page, place, binding) {
-                Ok(head) if is_page_of(&head, bucket, level, index, first) => head,
+                Ok(head) if head.is_next_of(bucket, level, index, first) => head,
                 Ok(_) => {
                     let reason = "the page is not the one that belongs here";
                     return self.report.add(place, Some(bucket), reason);
@@ -356,7 +356,7 @@ impl Check<'_> {
         }
     }
 
-    /// Notes that a page refers to these units; nothing else may.
+    /// Notes that a page refers to these units; no other reference may.
     fn mark_used(&mut self, unit: u64, count: u64, place: PagePlace, bucket: u64) {
         let map = self.used.entry(unit / GROUP_UNITS).or_insert_with(Map::fresh);
         let first = unit % GROUP_UNITS;

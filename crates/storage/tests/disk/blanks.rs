@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use storage::disk::{Config, File, LocalKeeper, Waker, open_at};
+use storage::disk::{Config, File, LocalGuard, Waker, open_at};
 use storage::{Completion, Store};
 use types::{Database, Shard};
 
@@ -91,7 +91,7 @@ fn a_superblock_passes_only_what_has_been_made_blank() {
     loop {
         let disk = lost.copy();
         disk.fail_after(flushes);
-        let is_open = LocalKeeper::open(disk.clone(), BINDING, 1, &config()).is_ok();
+        let is_open = LocalGuard::open(disk.clone(), BINDING, 1, &config()).is_ok();
         moved += (0..8).filter(|&seed| is_superseded(&disk, &before, seed)).count();
         if is_open {
             break;
@@ -101,7 +101,7 @@ fn a_superblock_passes_only_what_has_been_made_blank() {
     assert!(moved > 0 && flushes > 2, "the superblock has been written");
 }
 
-/// Of more pieces than a stripe has, too.
+/// Of more pieces than a ring batch has, too.
 #[test]
 fn it_is_made_blank_in_real_files_too() {
     for pieces in [1, 7] {
@@ -113,8 +113,8 @@ fn it_is_made_blank_in_real_files_too() {
             std::fs::write(dir.0.join(file.name()), disk.bytes(file)).expect("it is writable");
         }
         let wakers = vec![Box::new(|| ()) as Waker];
-        let (keeper, mut stores) = open_at(&dir.0, BINDING, &config(), wakers).expect("a store");
-        let pump = keeper.attend();
+        let (guard, mut stores) = open_at(&dir.0, BINDING, &config(), wakers).expect("a store");
+        let committer = guard.committer();
         let mut heard = Vec::new();
         let mut number = 0;
         let read = || std::fs::read(dir.0.join(File::Ring.name())).expect("it can be read");
@@ -131,14 +131,14 @@ fn it_is_made_blank_in_real_files_too() {
                 stores[0].put(&cell(number), &record(number, 200));
                 stores[0].submit();
             }
-            pump.notice();
-            pump.advance();
+            committer.notice();
+            committer.advance();
             stores[0].poll(&mut heard);
             assert!(!heard.iter().any(|it| matches!(it, Completion::Failed(_))), "{heard:?}");
             std::thread::sleep(Duration::from_micros(200));
         }
         drop(stores);
-        keeper.stop();
+        guard.stop();
     }
 }
 

@@ -1,11 +1,12 @@
-//! Every state that a loss of power may leave: all writes and flushes of a history are recorded, and what the device may
-//! hold before each flush is built, opened, verified and compared. Where that is too many states they are sampled.
+//! Every state that a loss of power may leave. All writes and flushes of a history are recorded;
+//! each possible content of the device before each flush is built, opened, verified and compared.
+//! If that is too many states they are sampled.
 
 use std::sync::{Arc, Mutex};
 
 use base::Prng;
 use storage::disk::{
-    Config, Done, File, Files, Io, LocalKeeper, LocalStore, Medium, create, verify,
+    Config, Done, File, Files, Io, LocalGuard, LocalStore, Medium, create, verify,
 };
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard};
@@ -25,7 +26,7 @@ const CONFIG: Config = Config {
     first_fit: true,
 };
 
-/// What was asked of the device, in order.
+/// The requests to the device, in order.
 enum Step {
     Write {
         file: File,
@@ -81,14 +82,14 @@ impl Medium for Recorder {
     }
 }
 
-/// The contents after each batch: `None` where nothing is.
+/// The contents after each batch: `None` for an absent place.
 type Contents = Vec<(Place, Option<Vec<u8>>)>;
 
 struct History {
     recorder: Recorder,
-    keeper: LocalKeeper<Recorder>,
+    guard: LocalGuard<Recorder>,
     store: LocalStore<Recorder>,
-    /// What the device held when the history began.
+    /// The content of the device when the history began.
     base: Vec<Vec<u8>>,
     states: Vec<Contents>,
 }
@@ -98,12 +99,12 @@ impl History {
         let mut disk = SimDisk::new(1, 0);
         create(&mut disk, BINDING, &CONFIG).expect("an empty disk takes a store");
         let recorder = Recorder { disk: disk.clone(), steps: Arc::default() };
-        let (keeper, mut stores) =
-            LocalKeeper::open(recorder.clone(), BINDING, 1, &CONFIG).expect("it was just made");
+        let (guard, mut stores) =
+            LocalGuard::open(recorder.clone(), BINDING, 1, &CONFIG).expect("it was just made");
         recorder.steps.lock().expect("no panic holds it").clear();
         let base = File::ALL.map(|file| disk.bytes(file)).to_vec();
         let empty = places.iter().map(|place| (place.clone(), None)).collect();
-        History { recorder, keeper, store: stores.remove(0), base, states: vec![empty] }
+        History { recorder, guard, store: stores.remove(0), base, states: vec![empty] }
     }
 
     /// A batch that gives each of these places this record, or none.
@@ -128,8 +129,8 @@ impl History {
     }
 
     fn settle(&mut self) {
-        while self.keeper.is_dirty() || self.keeper.under_way() > 0 {
-            self.keeper.rest();
+        while self.guard.is_dirty() || self.guard.under_way() > 0 {
+            self.guard.rest();
             self.store.poll(&mut Vec::new());
         }
     }
@@ -170,7 +171,8 @@ impl History {
         (looked_at, complete)
     }
 
-    /// Opens what the device may hold where each pending sector is as old, or in the version that `choice` says.
+    /// Opens a possible content of the device: each pending sector is old, or in the version that
+    /// `choice` says.
     fn check(
         &self,
         durable: &[Vec<u8>],

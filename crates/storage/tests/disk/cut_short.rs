@@ -1,6 +1,7 @@
-//! Starts that are cut short where the ring is damaged and ends with a stripe that was not finished.
+//! Starts that are cut short where the ring is damaged and ends with a ring batch that was not
+//! finished.
 
-use storage::disk::{File, LocalKeeper};
+use storage::disk::{File, LocalGuard};
 use storage::{Load, Store};
 use types::{Database, Shard};
 
@@ -13,7 +14,7 @@ fn commit(world: &mut World, number: u64, len: usize) {
     (0..5).for_each(|_| world.poll());
 }
 
-/// A store whose pages have a record, of which the ring holds nothing any more; and that ring.
+/// A store whose pages have a record that the ring no longer has, and that ring.
 fn settled() -> (World, Vec<u8>) {
     let mut world = World::create(SimDisk::new(1, 0), 1, &small_config());
     put(&mut world, 1, 300);
@@ -50,10 +51,10 @@ fn know_all(world: &mut World) {
     (0..5).for_each(|_| world.poll());
 }
 
-/// A ring that ends with a stripe which lacks a sector, and what stands in front of that.
+/// A ring that ends with a batch which lacks a sector, and the batches in front of that.
 struct Ended {
     disk: SimDisk,
-    /// Of the last stripe.
+    /// Of the last ring batch.
     sectors: Vec<usize>,
     /// The ring before it was written.
     before: Vec<u8>,
@@ -62,7 +63,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// Pages have an older version of what the first of the stripes has, of a record each.
+    /// Pages have an older version of the first batch's entries, of a record each.
     fn new(records: u64) -> Ended {
         let (mut world, older) = settled();
         (1..=records).for_each(|number| commit(&mut world, number, 301));
@@ -74,7 +75,8 @@ impl Ended {
         Ended { disk: world.disk.copy(), sectors, before, older }
     }
 
-    /// The disk after the power was lost when of the last stripe only these were written, and another damage.
+    /// The disk after the power was lost when of the last ring batch only these were written, and
+    /// another damage.
     fn disk(&self, written: &[usize], damage: impl FnOnce(&mut [u8])) -> SimDisk {
         let disk = self.disk.copy();
         disk.rot(File::Ring, |bytes| {
@@ -95,14 +97,14 @@ impl Ended {
     }
 }
 
-/// Opens a store whose start fails at some write or flush, and opens what that leaves.
+/// Opens a store whose start fails at some write or flush, and opens its remains.
 fn open_after_failures(disk: impl Fn() -> SimDisk, check: impl Fn(&mut World, &str)) {
     check(&mut World::open(disk(), 1, &small_config()), "no failure");
     for fault in [Fault::Write, Fault::Flush] {
         for after in 0..6 {
             let disk = disk();
             disk.fail_once(fault, after);
-            if LocalKeeper::open(disk.clone(), BINDING, 1, &small_config()).is_ok() {
+            if LocalGuard::open(disk.clone(), BINDING, 1, &small_config()).is_ok() {
                 continue;
             }
             for seed in 0..8 {
@@ -132,8 +134,8 @@ fn a_start_cut_short_behind_its_mark_keeps_what_is_whole_behind_the_damage() {
     }
 }
 
-/// The newest stripe that was confirmed lacks a sector, as if that had never been written. Only the one behind it, which was
-/// not finished, shows that it had been.
+/// The newest ring batch that was confirmed lacks a sector, as if that had never been written. Only
+/// the one behind it, which was not finished, shows that it had been.
 #[test]
 fn a_start_cut_short_leaves_what_shows_that_a_stripe_was_confirmed() {
     let ended = Ended::new(1);
@@ -154,9 +156,10 @@ fn a_start_cut_short_leaves_what_shows_that_a_stripe_was_confirmed() {
     }
 }
 
-/// The newest confirmed stripe is damaged, and of the one behind it, of two sectors, the first was written. Were the start's
-/// mark written over that, a loss of power could leave only its second sector there: to the next start a stripe of two sectors
-/// whose parity is that of the mark.
+/// The newest confirmed ring batch is damaged, and of the one behind it, of two sectors, the first
+/// was written. Were the start's mark written over that, a loss of power could leave only its
+/// second sector there: to the next start a ring batch of two sectors whose parity is that of the
+/// mark.
 fn mixed(seeds: u64) -> Vec<(SimDisk, usize)> {
     let (mut world, older) = settled();
     commit(&mut world, 1, 301);
@@ -174,7 +177,7 @@ fn mixed(seeds: u64) -> Vec<(SimDisk, usize)> {
             for seed in 0..seeds {
                 let disk = disk.copy();
                 disk.fail_once(fault, fails);
-                if LocalKeeper::open(disk.clone(), BINDING, 1, &small_config()).is_err() {
+                if LocalGuard::open(disk.clone(), BINDING, 1, &small_config()).is_err() {
                     found.push((disk.crashed(seed), torn[0]));
                 }
             }
@@ -189,7 +192,7 @@ fn what_a_start_has_answered_is_not_lost_with_one_sector() {
     assert!(!states.is_empty());
     for (disk, sector) in states {
         let mut world = World::open(disk, 1, &small_config());
-        // The device is slow, so nothing goes home.
+        // The device is slow, so no entry goes home.
         world.disk.withhold(Withheld::Stores(File::Spare));
         let first = world.load(&cell(50));
         know_all(&mut world);
@@ -207,8 +210,9 @@ fn what_a_start_has_answered_is_not_lost_with_one_sector() {
     }
 }
 
-/// Damage; behind it a whole stripe and one of which a sector was not written, which cannot be read during the first start. So
-/// parity makes it whole. That start is cut short behind its mark, and the next one reads the sector.
+/// Damage; behind it a whole ring batch and one of which a sector was not written, which cannot be
+/// read during the first start. So parity makes it whole. That start is cut short behind its mark,
+/// and the next one reads the sector.
 #[test]
 fn a_start_cut_short_behind_its_mark_keeps_what_is_whole_beside_a_sector_that_could_not_be_read() {
     let (mut world, older) = settled();
@@ -237,7 +241,8 @@ fn a_start_cut_short_behind_its_mark_keeps_what_is_whole_beside_a_sector_that_co
     }
 }
 
-/// Damage, and the first sector of the stripe behind it rots or cannot be read: parity has it, and the others say where it was.
+/// Damage, and the first sector of the next ring batch rots or cannot be read: parity has it, and
+/// the others say where it was.
 #[test]
 fn parity_of_the_stripe_behind_damage_stands_in_for_its_first_sector() {
     let config = small_config();

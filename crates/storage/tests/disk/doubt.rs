@@ -1,4 +1,4 @@
-//! Damaged content, and a survey that is somewhere meanwhile: what is whole stays whole.
+//! Damaged content, and a survey that is under way meanwhile: whole records stay whole.
 
 use storage::disk::{Config, File, verify};
 use storage::{Completion, Load, Store};
@@ -33,7 +33,7 @@ fn put_home(world: &mut World, numbers: impl IntoIterator<Item = u64>, len: usiz
 /// Whatever can be done is done, though a write-back may stand still.
 fn go_on(world: &mut World) {
     for _ in 0..300 {
-        world.keeper.rest();
+        world.guard.rest();
         world.poll();
     }
 }
@@ -106,7 +106,7 @@ fn a_survey_gives_nothing_away_that_a_loss_of_power_needs() {
     }
 }
 
-/// A page that counts no more, and is in memory, is damaged: what it refers to is given back once.
+/// A page that counts no more, and is in memory, is damaged: its references are given back once.
 #[test]
 fn a_void_page_that_is_damaged_gives_its_units_back_once() {
     let void = of_bucket(LEVEL, 3).next().expect("there is one");
@@ -179,7 +179,7 @@ fn two_doubts_about_one_place_are_two() {
     assert_eq!(lost(&mut world, 50..90), [0; 0]);
 }
 
-/// A record was damaged that had never gone home. What comes to its place is given back as any other.
+/// A record was damaged that had never gone home. Its successor is given back as any other.
 #[test]
 fn a_doubt_ends_with_what_was_doubted() {
     let mut world = World::create(SimDisk::new(1, 0), 1, &config());
@@ -203,8 +203,8 @@ fn a_doubt_ends_with_what_was_doubted() {
     assert!(report.is_good() && report.leaked_units == 0, "{report:?}");
 }
 
-/// Power fails while a write-back is put in place, a page of it is there, and the image of its map rots: what the page and
-/// the ring refer to is given to nobody.
+/// Power fails while a write-back is put in place, a page of it is there, and the image of its map
+/// rots. The references of page and ring are not given to another record.
 #[test]
 fn a_page_that_is_newer_than_its_map_keeps_what_it_refers_to() {
     let mut world = World::create(SimDisk::new(1, 0), 1, &config());

@@ -1,5 +1,5 @@
-//! Every single request to the device fails once, while a store runs and while it opens: what was acknowledged is there
-//! when it opens again, whether power was lost or not.
+//! Every single request to the device fails once, while a store runs and while it opens.
+//! Acknowledged records are there when it opens again, whether power was lost or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::history::{Model, brief, place, record};
 use crate::rot;
 use crate::support::{BINDING, Fault, SimDisk, World, seeds};
 use base::Prng;
-use storage::disk::{Config, File, LocalKeeper, OpenError, verify};
+use storage::disk::{Config, File, LocalGuard, OpenError, verify};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Shard, Ticket};
 
@@ -16,12 +16,12 @@ const STEPS: u64 = 160;
 
 type Change = (Place, Option<Vec<u8>>);
 
-/// A store, and what it was told.
+/// A store, and its completions.
 struct Run {
     prng: Prng,
     config: Config,
     world: World,
-    /// What is there for certain, and what came behind it by ticket.
+    /// The certain records, and those behind them by ticket.
     base: Model,
     batches: Vec<Vec<(Ticket, Vec<Change>)>>,
     stored: Vec<Ticket>,
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// What was loaded was the newest at some time since it was asked for.
+    /// A loaded record was the newest at some time since the request.
     fn judge(&self, place: &Place, load: &Load, from: usize) {
         let mut value = self.base.get(place).cloned();
         let mut is_one = false;
@@ -161,7 +161,7 @@ impl Run {
                 self.world.poll();
             }
             60..70 => self.ask(),
-            70..73 => self.world.keeper.rest(),
+            70..73 => self.world.guard.rest(),
             73 => self.world.settle(),
             74..77 if self.world.scrubs == 0 => {
                 let bytes = self.prng.between(1, 200_000);
@@ -180,7 +180,8 @@ impl Run {
         self.hear();
     }
 
-    /// The store opens on this, and holds what was acknowledged, and all of a worker's batches up to some later one.
+    /// The store opens on this. It holds all acknowledged records, and all of a worker's batches up
+    /// to some later one.
     fn open(&mut self, disk: SimDisk, what: &str) {
         self.world = World::open(disk, WORKERS, &self.config);
         (self.has_failed, self.asked) = ([false; WORKERS], BTreeMap::new());
@@ -222,7 +223,7 @@ impl Run {
         self.hear();
     }
 
-    /// What comes home is what there is, and no space is lost.
+    /// Entries come home as they are, and no space is lost.
     fn end(&mut self, what: &str) {
         self.world.settle();
         self.hear();
@@ -236,13 +237,13 @@ impl Run {
     }
 }
 
-/// What there is after a failure, with power lost or not.
+/// The contents after a failure, with power lost or not.
 fn left(disk: &SimDisk, prng: &mut Prng) -> SimDisk {
     let seed = prng.next_u64();
     if prng.chance(0.5) { disk.crashed(seed) } else { disk.restarted(seed) }
 }
 
-/// Opens with one failure; what that leaves if it came to it.
+/// Opens with one failure; returns its remains if it came to it.
 fn fail_to_open(
     disk: &SimDisk,
     config: &Config,
@@ -251,7 +252,7 @@ fn fail_to_open(
     prng: &mut Prng,
 ) -> Option<SimDisk> {
     disk.fail_once(fault, after);
-    let opened = LocalKeeper::open(disk.clone(), BINDING, WORKERS, config);
+    let opened = LocalGuard::open(disk.clone(), BINDING, WORKERS, config);
     if !disk.has_failed() {
         return None;
     }
@@ -280,7 +281,7 @@ fn run(seed: u64, fault: Fault, after: u64) -> bool {
     disk.fail_no_more();
     (0..20).for_each(|_| run.world.poll());
     run.hear();
-    // A store goes on without a discard, and without what a scrub reads of superblocks and maps.
+    // A store goes on without a discard, and without a scrub's reads of superblocks and maps.
     let may_go_on = matches!(fault, Fault::Discard | Fault::Verify);
     assert!(run.has_failed[0] || !disk.has_failed() || may_go_on, "{what}");
     assert_eq!(run.has_failed[0], run.has_failed[1], "{what}");
@@ -334,7 +335,8 @@ fn any_request_that_fails_once_costs_nothing() {
     }
 }
 
-/// A store that was damaged opens at last, after one failure at each step of that, and with another one behind it.
+/// A store that was damaged opens at last, after one failure at each step of that, and with another
+/// one behind it.
 fn open_damaged(seed: u64) -> usize {
     println!("seed {seed}");
     let mut prng = Prng::new(seed);
@@ -363,7 +365,7 @@ fn open_damaged(seed: u64) -> usize {
             disk.rot(File::Ring, |bytes| bytes[at..at + 2048].fill(0x55));
             what = format!("{what}, ring at {at}");
         }
-        if LocalKeeper::open(disk.copy(), BINDING, WORKERS, &config).is_err() {
+        if LocalGuard::open(disk.copy(), BINDING, WORKERS, &config).is_err() {
             // Both superblocks.
             return failures;
         }
@@ -403,7 +405,7 @@ fn open_damaged(seed: u64) -> usize {
     }
     rot::recover(&mut world, &model);
     world.settle();
-    // Damage in front of the ring's head may be taken for a stripe.
+    // Damage in front of the ring's head may be taken for a ring batch.
     world = World::open(world.disk.copy(), WORKERS, &config);
     rot::check(&mut world, &model, "at the end");
     failures

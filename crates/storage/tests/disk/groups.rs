@@ -1,7 +1,7 @@
 //! Groups of extents that are new, or that a superblock does not count.
 
 use base::Prng;
-use storage::disk::{Config, File, LocalKeeper};
+use storage::disk::{Config, File, LocalGuard};
 use storage::{Completion, Place, Store};
 use types::{Database, Key};
 
@@ -41,8 +41,8 @@ impl storage::disk::Medium for Gate {
     }
 }
 
-/// Large records open new groups of extents while a write-back that was built waits for the one before: each group is one
-/// page more for the spare.
+/// Large records open new groups of extents while a write-back that was built waits for the one
+/// before: each group is one page more for the double-write buffer.
 #[test]
 fn groups_that_are_added_while_a_write_back_waits_find_room_in_the_spare() {
     const VALUE: usize = 16 << 20; // two do not fit a group
@@ -59,8 +59,8 @@ fn groups_that_are_added_while_a_write_back_waits_find_room_in_the_spare() {
         };
         let gate = Gate { disk: SimDisk::new(1, 0), held: std::sync::Arc::default() };
         storage::disk::create(&mut gate.clone(), BINDING, &config).expect("it is empty");
-        let (keeper, mut stores) =
-            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
+        let (guard, mut stores) =
+            LocalGuard::open(gate.clone(), BINDING, 1, &config).expect("it was made");
         let mut heard = Vec::new();
         let put = |stores: &mut Vec<storage::disk::LocalStore<Gate>>, number: u64, len: usize| {
             let key = Key::new(&number.to_le_bytes());
@@ -94,12 +94,12 @@ fn groups_that_are_added_while_a_write_back_waits_find_room_in_the_spare() {
                 failures.push((seed, reason.clone()));
             }
         }
-        drop(keeper);
+        drop(guard);
     }
     assert!(failures.is_empty(), "{failures:?}");
 }
 
-/// A new store where an old one was has nothing of it.
+/// A new store in the place of an old one has none of its records.
 #[test]
 fn a_store_that_is_made_anew_owns_no_groups_of_the_one_before() {
     let config = Config { ring_bytes: 1 << 20, ..small_config() };
@@ -133,8 +133,8 @@ fn more_new_groups_than_the_spare_has_room_for_go_home_by_and_by() {
     storage::disk::create(&mut gate.clone(), BINDING, &config).expect("it is empty");
     let mut failures = Vec::new();
     for start in 0..2 {
-        let (keeper, mut stores) =
-            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
+        let (guard, mut stores) =
+            LocalGuard::open(gate.clone(), BINDING, 1, &config).expect("it was made");
         let mut heard = Vec::new();
         for number in 0..if start == 0 { groups } else { 0 } {
             let key = Key::new(&number.to_le_bytes());
@@ -143,7 +143,7 @@ fn more_new_groups_than_the_spare_has_room_for_go_home_by_and_by() {
             (0..4).for_each(|_| stores[0].poll(&mut heard));
         }
         for _ in 0..200 {
-            keeper.rest();
+            guard.rest();
             stores[0].poll(&mut heard);
         }
         for completion in &heard {
@@ -164,7 +164,7 @@ fn len_of(units: usize) -> usize {
 struct Chained {
     config: Config,
     gate: Gate,
-    keeper: LocalKeeper<Gate>,
+    guard: LocalGuard<Gate>,
     stores: Vec<storage::disk::LocalStore<Gate>>,
     heard: Vec<Completion>,
 }
@@ -172,7 +172,8 @@ struct Chained {
 impl Chained {
     const LEVEL: u32 = 5;
 
-    /// So many large records of one bucket leave little of each group; another bucket has so many small ones.
+    /// So many large records of one bucket leave little of each group; another bucket has so many
+    /// small ones.
     fn new(large: usize, bucket: u64, small: usize) -> Chained {
         let config = Config {
             ring_bytes: 1 << 20,
@@ -197,9 +198,9 @@ impl Chained {
     }
 
     fn open(gate: Gate, config: Config) -> Chained {
-        let opened = LocalKeeper::open(gate.clone(), BINDING, 1, &config);
-        let (keeper, stores) = opened.expect("it was made");
-        Chained { config, gate, keeper, stores, heard: Vec::new() }
+        let opened = LocalGuard::open(gate.clone(), BINDING, 1, &config);
+        let (guard, stores) = opened.expect("it was made");
+        Chained { config, gate, guard, stores, heard: Vec::new() }
     }
 
     /// Small records of a bucket.
@@ -212,7 +213,7 @@ impl Chained {
     fn rest(&mut self) {
         self.stores[0].submit();
         for _ in 0..100 {
-            self.keeper.rest();
+            self.guard.rest();
             self.stores[0].poll(&mut self.heard);
         }
     }
@@ -261,11 +262,12 @@ fn the_map_of_a_full_group_is_made_anew() {
     assert!(report.is_good() && report.leaked_units == 0, "{report:?}");
 }
 
-/// The ring is lost, so that all pages are void: a chain whose pages are in many groups gives them all back at once.
+/// The ring is lost, so that all pages are void: a chain whose pages are in many groups gives them
+/// all back at once.
 #[test]
 fn a_void_chain_in_many_groups_leaves_room_in_the_spare() {
     let mut chained = Chained::new(30, 31, 46);
-    // The newest stripe is needed.
+    // The newest ring batch is needed.
     chained.put(1, 1);
     chained.stores[0].submit();
     chained.poll();

@@ -1,5 +1,5 @@
-//! The life of a store beside a plain map: random changes, delays, losses of power at any moment, failed flushes,
-//! restarts.
+//! The life of a store beside a plain map: random changes, delays, losses of power at any moment,
+//! failed flushes, restarts.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,14 @@ use types::{Database, Key, Shard, Ticket};
 
 pub type Model = BTreeMap<Place, Vec<u8>>;
 
-/// What a store lives through.
+/// The events in the life of a store.
 #[derive(Clone, Copy)]
 pub enum Life {
     /// A bit of everything.
     Mixed,
-    /// The next write-back is nearly always built while one is written: many buckets, a small spare, a slow medium, hardly
-    /// any rest, and a look at what a loss of power would leave at many moments.
+    /// The next write-back is nearly always built while one is written: many buckets, a small
+    /// double-write buffer, a slow medium, and hardly any rest. The states after a loss of power
+    /// are looked at at many moments.
     Busy,
     /// Most records come and most of them go again: buckets become more and fewer.
     Tidal,
@@ -66,7 +67,7 @@ impl Life {
         }
     }
 
-    /// What a step is, in thousandths; a poll where it is nothing else.
+    /// The kinds of a step, in thousandths; the rest are polls.
     fn odds(self) -> [(Step, u64); 9] {
         use Step::{Change, Crash, Fail, List, Load, Look, Rest, Scrub, Settle};
         let of = match self {
@@ -96,15 +97,15 @@ struct Run {
     life: Life,
     prng: Prng,
     world: World,
-    /// The state after each batch of each worker, by ticket: a crash may leave any state from the last
-    /// acknowledged one on.
+    /// The state after each batch of each worker, by ticket: a crash may leave any state from the
+    /// last acknowledged one on.
     states: Vec<Vec<(Ticket, Model)>>,
     stored: Vec<Ticket>,
     keys: u64,
     long_keys: bool,
-    /// A batch that fills more than a stripe would not be atomic.
+    /// A batch that fills more than a ring batch would not be atomic.
     is_small: bool,
-    /// What other nodes send has to be taken also while the store is full.
+    /// Changes of other nodes have to be taken also while the store is full.
     heeds_full: bool,
     config: Config,
     has_failed: [bool; WORKERS],
@@ -335,7 +336,7 @@ impl Run {
         self.hear();
     }
 
-    /// Looks at what a loss of power would leave now, and goes on.
+    /// Looks at the state after a loss of power now, and goes on.
     fn look(&mut self) {
         self.hear();
         let disk = self.world.disk.crashed(self.prng.next_u64());
@@ -360,7 +361,7 @@ impl Run {
             }
             assert!(candidates.into_iter().any(|model| *model == found), "an older state");
         }
-        // And what goes home from there harms nothing.
+        // And write-backs from there do no harm.
         world.settle();
         let report =
             storage::disk::verify(&mut world.disk.copy(), &mut |_| ()).expect("there is a store");
@@ -413,7 +414,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        // States that can no longer be what a crash leaves.
+        // States that a crash can no longer leave.
         for (states, stored) in self.states.iter_mut().zip(&self.stored) {
             let from = states.partition_point(|(ticket, _)| ticket < stored);
             let from = from.min(states.len() - 1);
@@ -437,7 +438,7 @@ impl Run {
                 let place = place(&mut self.prng, self.keys, self.long_keys);
                 self.check_load(&place);
             }
-            Some(Step::Rest) => self.world.keeper.rest(),
+            Some(Step::Rest) => self.world.guard.rest(),
             Some(Step::Scrub) => self.scrub(),
             Some(Step::Settle) => self.world.settle(),
             Some(Step::List) => self.check_listing(),

@@ -82,13 +82,13 @@ fn a_start_goes_on_where_a_store_is_too_large() {
     let left = pages(&world);
     assert!(left < full / 4);
     let mut world = World::open(world.disk.copy(), 1, &Config { fill_percent: 90, ..config() });
-    assert!(world.keeper.is_dirty());
+    assert!(world.guard.is_dirty());
     world.settle();
     assert!(pages(&world) < left, "{} pages of {left} are left", pages(&world));
     check(&mut world, |number| number < 100, &record);
 }
 
-/// A store that nobody leaves in peace becomes smaller, too.
+/// A store that is always busy becomes smaller, too.
 #[test]
 fn buckets_are_joined_without_a_rest() {
     let mut world = World::create(SimDisk::new(1, 3), 1, &config());
@@ -111,7 +111,8 @@ fn buckets_are_joined_without_a_rest() {
     check(&mut world, |number| number < 100, &record);
 }
 
-/// What a bucket refers to is known to a pass of the scrub that had looked at the one and not at the other.
+/// A pass of the scrub knows the references of a bucket, though it had looked at only one of the
+/// two.
 #[test]
 fn a_survey_hears_of_what_buckets_take_with_them() {
     let mut world = World::create(SimDisk::new(1, 3), 1, &Config { first_fit: true, ..config() });
@@ -134,7 +135,7 @@ fn a_survey_hears_of_what_buckets_take_with_them() {
     check(&mut world, |number| number < 200, &large);
 }
 
-/// The join itself finds the damage, and nothing has to be waited for.
+/// The join itself finds the damage, and waits for no mark.
 #[test]
 fn what_a_damaged_bucket_has_left_is_mended_before_it_is_joined() {
     for seed in seeds(20) {
@@ -142,7 +143,7 @@ fn what_a_damaged_bucket_has_left_is_mended_before_it_is_joined() {
     }
 }
 
-/// The join itself finds the damage, and what is lost is marked before all of its buckets have come in.
+/// The join itself finds the damage, and the loss is marked before all of its buckets have come in.
 #[test]
 fn a_mark_in_time_lets_no_damaged_bucket_be_joined() {
     for seed in seeds(40) {
@@ -179,7 +180,7 @@ fn join_damaged(seed: u64, is_forgotten: bool, delay: u64) {
     let mut prng = Prng::new(seed);
     for _ in 0..prng.below(40 + 4 * delay) {
         if prng.chance(0.02) {
-            world.keeper.rest();
+            world.guard.rest();
         }
         world.poll();
     }
@@ -204,7 +205,7 @@ fn join_damaged(seed: u64, is_forgotten: bool, delay: u64) {
     check(&mut World::open(world.disk.copy(), 1, &config));
 }
 
-/// What comes to be too long while the file is being cut is cut afterwards.
+/// Pages that become surplus while the file is being cut are cut afterwards.
 #[test]
 fn a_cut_that_takes_long_is_followed_by_another() {
     for seed in seeds(100) {

@@ -1,4 +1,4 @@
-//! A read of a large record that finds what stood there before, or will, is no damage.
+//! A read of a large record that finds an earlier or later content of its units is no damage.
 
 use storage::disk::{Config, File};
 use storage::{Completion, Load, Store};
@@ -12,7 +12,7 @@ const LENS: [usize; 2] = [6_000, 20_000];
 /// Where the first record goes.
 const FIRST: Withheld = Withheld::At(File::Extents, PAGE);
 
-/// Nothing stays in memory.
+/// No bucket stays in memory.
 fn config() -> Config {
     Config {
         ring_bytes: 256 << 10,
@@ -35,12 +35,12 @@ fn remove(world: &mut World, number: u64) {
 /// Whatever can be done is done, though something may stand still.
 fn go_on(world: &mut World) {
     for _ in 0..300 {
-        world.keeper.rest();
+        world.guard.rest();
         world.poll();
     }
 }
 
-/// The same, but what is committed stays in the ring.
+/// The same, but committed entries stay in the ring.
 fn commit(world: &mut World) {
     (0..20).for_each(|_| world.poll());
 }
@@ -59,7 +59,7 @@ fn check(world: &mut World, number: u64, len: usize) {
     assert!(load == Load::Found(record(number, len).into()), "it is another");
 }
 
-/// What was asked for is answered only now, with the record.
+/// The load is answered only now, with the record.
 fn answered(world: &mut World, number: u64, len: usize) {
     assert!(answers(world).is_empty());
     world.disk.release();
@@ -68,8 +68,8 @@ fn answered(world: &mut World, number: u64, len: usize) {
     check(world, number, len);
 }
 
-/// A record is asked for and deleted, the read finds what takes its place, and before it is answered the same record comes
-/// to the same place again.
+/// A record is asked for and deleted. The read finds its successor, and before it is answered the
+/// same record comes to the same place again.
 #[test]
 fn what_stood_there_before_is_no_damage() {
     for len in LENS {
@@ -104,7 +104,7 @@ fn what_was_read_before_a_bucket_is_awaited_is_no_damage() {
         world.disk.withhold(FIRST);
         assert_eq!(world.stores[0].load(&cell(asked)), Load::Pending);
         commit(&mut world);
-        assert_eq!(world.keeper.under_way(), 1, "its content is being read");
+        assert_eq!(world.guard.under_way(), 1, "its content is being read");
         remove(&mut world, asked);
         go_on(&mut world);
         // An overflow page takes its place.
@@ -113,7 +113,7 @@ fn what_was_read_before_a_bucket_is_awaited_is_no_damage() {
         world.disk.read_now();
         world.disk.withhold(Withheld::At(File::Slots, (2 + bucket) * PAGE));
         commit(&mut world);
-        assert_eq!(world.keeper.under_way(), 1, "its bucket is being read");
+        assert_eq!(world.guard.under_way(), 1, "its bucket is being read");
         others.iter().for_each(|&number| remove(&mut world, number));
         go_on(&mut world);
         put(&mut world, asked, len);
@@ -144,13 +144,13 @@ fn what_is_not_written_yet_is_no_damage() {
         world.disk.withhold(Withheld::Stores(File::Extents));
         put(&mut world, asked, len);
         go_on(&mut world);
-        assert!(world.keeper.under_way() > 0, "it is being written");
+        assert!(world.guard.under_way() > 0, "it is being written");
         world.disk.read_early(true);
         world.disk.withhold(FIRST);
         world.ask_scrub(PAGE);
         commit(&mut world);
         assert!(world.is_scrubbing());
-        // What was read is heard of when the record has long been there.
+        // The read is answered when the record has long been there.
         go_on(&mut world);
         world.disk.release();
         go_on(&mut world);

@@ -1,4 +1,4 @@
-//! What a listing may hold at a time.
+//! The most that a listing may hold at a time.
 
 use storage::{Completion, Place, Store};
 use types::{Database, Key, Shard};

@@ -1,8 +1,8 @@
-//! Writers who heed nothing: whatever they submit is stored as long as the device answers, though nobody lets the store
-//! rest.
+//! Writers that ignore a full store: all their changes are stored as long as the device answers,
+//! though the store never rests.
 
 use base::Prng;
-use storage::disk::{Config, LocalKeeper, OpenError};
+use storage::disk::{Config, LocalGuard, OpenError};
 use storage::{Completion, Place, Share, Store};
 use types::{Database, Key, Shard};
 
@@ -97,16 +97,16 @@ impl Writer {
             let _ = self.world.stores[owner].load(&place);
         }
         if self.prng.chance(0.05) {
-            self.world.keeper.rest();
+            self.world.guard.rest();
         }
         self.hear();
     }
 
-    /// Takes what has completed, without moving the store on; true if there are tickets among it.
+    /// Takes completions, without moving the store on; true if there are tickets among them.
     fn hear(&mut self) -> bool {
         let before = self.stored.clone();
         for (worker, stored) in self.stored.iter_mut().enumerate() {
-            if self.world.keeper.has_completions(worker) {
+            if self.world.guard.has_completions(worker) {
                 self.world.stores[worker].poll(&mut self.world.heard[worker]);
             }
             for completion in self.world.heard[worker].drain(..) {
@@ -121,19 +121,20 @@ impl Writer {
         before != self.stored
     }
 
-    /// Moves the store on, and nothing but that, until all is stored.
+    /// Moves the store on, and does no more, until all is stored.
     fn await_stored(&mut self) {
         let mut drives = 0;
         while self.stored != self.wanted {
-            let is_asleep = self.world.keeper.is_still() && self.world.keeper.is_committing();
+            let is_asleep = self.world.guard.is_still() && self.world.guard.is_committing();
             assert!(!is_asleep, "nothing is under way, and {:?} is not stored", self.wanted);
             assert!(drives < DRIVES_MAX, "{:?} is not stored", self.wanted);
-            self.world.keeper.drive();
+            self.world.guard.drive();
             drives = if self.hear() { 0 } else { drives + 1 };
         }
     }
 
-    /// What is there after a loss of power, or a stop, and maybe some damage. `None` where nothing can be opened.
+    /// The records after a loss of power, or a stop, and maybe some damage. `None` if no store can
+    /// be opened.
     fn start_again(mut self, config: &Config, rots: bool) -> Option<Writer> {
         let workers = self.world.stores.len();
         let disk = match self.prng.chance(0.8) {
@@ -146,7 +147,7 @@ impl Writer {
         if rots {
             let damages = self.prng.between(0, 3);
             (0..damages).for_each(|_| drop(crate::rot::damage(&disk, &mut self.prng)));
-            if let Err(error) = LocalKeeper::open(disk.copy(), BINDING, workers, config) {
+            if let Err(error) = LocalGuard::open(disk.copy(), BINDING, workers, config) {
                 assert_eq!(error, OpenError::Damaged);
                 return None;
             }

@@ -183,7 +183,7 @@ impl Lives {
         for _ in 0..50_000 {
             self.poll();
             let is_asked = self.histories.values().any(|history| history.asked.is_some());
-            if !is_asked && !self.world.keeper.is_committing() {
+            if !is_asked && !self.world.guard.is_committing() {
                 return;
             }
         }
@@ -257,7 +257,7 @@ impl Lives {
                     self.change(3);
                     self.ask_some(3);
                 }
-                95 => self.world.keeper.rest(),
+                95 => self.world.guard.rest(),
                 _ => {}
             }
             (0..polls).for_each(|_| self.poll());

@@ -90,7 +90,7 @@ fn records_after_a_lost_ring_survive_a_kill() {
     }
 }
 
-/// Damages the stripe of this record, which has one sector of data, beyond repair.
+/// Damages the ring batch of this record, which has one sector of data, beyond repair.
 fn rot_stripe(disk: &SimDisk, record: &[u8]) {
     let ring = disk.bytes(File::Ring);
     let at = ring.windows(record.len()).position(|bytes| bytes == record).expect("it is there");
@@ -112,7 +112,7 @@ fn records_after_two_losses_survive_a_kill() {
             submit(&mut world, &cell(number + (1 << 49)), &[2; 300]);
             (0..3).for_each(|_| world.poll());
         }
-        // Then its stripes are lost, so that the head goes back.
+        // Then its ring batches are lost, so that the head goes back.
         let disk = world.disk.copy();
         disk.rot(File::Ring, |bytes| bytes[head.used as usize..].fill(0));
         let mut world = World::open(disk, 1, &config());
@@ -154,7 +154,7 @@ fn pages_of_a_write_back_that_did_not_end_are_void_after_a_loss() {
             // Images are durable; some of the pages are written.
             world.disk.withhold(Withheld::Stores(File::Slots));
             for _ in 0..50 {
-                world.keeper.rest();
+                world.guard.rest();
                 world.poll();
             }
             put(&mut world, &place, &[2; 300]);
@@ -184,7 +184,8 @@ fn a_large_record_after_a_lost_ring_is_stored() {
         world.poll();
         let disk = world.disk.crashed(step);
         rot_ring(&disk);
-        // The last process's write-back may be in the spare, which the large record has to wait for.
+        // The last process's write-back may be in the double-write buffer, which the large record
+        // has to wait for.
         let mut again = World::open(disk, 1, &config());
         let ticket = submit(&mut again, &cell(1 << 40), &[9; 20_000]);
         assert!(is_stored(&mut again, ticket), "step {step}");

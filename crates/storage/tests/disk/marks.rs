@@ -1,4 +1,5 @@
-//! A damaged page is rewritten once all that it cost is durably said, also where some of that was said before.
+//! A damaged page is rewritten once all that it cost is durably said, also where some of that was
+//! said before.
 
 use storage::disk::{Config, File};
 use storage::{Load, Place, Store};
@@ -53,10 +54,11 @@ fn restarted(world: &World) -> World {
     World::open(world.disk.copy(), 1, &config())
 }
 
-/// While the ring does not answer the store rests; whatever is left by a loss of power, these are lost.
+/// While the ring does not answer the store rests; whatever is left by a loss of power, these are
+/// lost.
 fn stay_lost(world: &mut World, lost: &[Place]) {
     for _ in 0..500 {
-        world.keeper.rest();
+        world.guard.rest();
         world.poll();
     }
     for seed in 0..10 {
@@ -67,7 +69,8 @@ fn stay_lost(world: &mut World, lost: &[Place]) {
     }
 }
 
-/// One page holds damaged records of two databases; that one of them has forgotten the shard was said before.
+/// One page holds damaged records of two databases; that one of them has forgotten the shard was
+/// said before.
 #[test]
 fn a_page_waits_for_the_marks_of_all_its_records() {
     let mut world = World::create(SimDisk::new(1, 0), 1, &config());
@@ -95,7 +98,8 @@ fn a_page_waits_for_the_marks_of_all_its_records() {
     stay_lost(&mut world, &[place]);
 }
 
-/// A page of a chain is damaged, and a record of another page of it, whose shard was forgotten before.
+/// A page of a chain is damaged, and a record of another page of it, whose shard was forgotten
+/// before.
 #[test]
 fn a_chain_waits_for_the_marks_of_all_its_pages() {
     let mut world = World::create(SimDisk::new(1, 0), 1, &config());
@@ -126,14 +130,15 @@ fn a_chain_waits_for_the_marks_of_all_its_pages() {
     stay_lost(&mut world, &lost);
 }
 
-/// The bucket of another is too long for the spare. While it is read for a write-back in vain, damage is met elsewhere.
+/// The bucket of another is too long for the double-write buffer. While it is read for a write-back
+/// in vain, damage is met elsewhere.
 #[test]
 fn a_repair_that_comes_up_meanwhile_is_done_at_rest() {
     for is_gathering in [false, true] {
         let config = Config { ring_bytes: 256 << 10, spare_pages: 32, ..config() };
         let rest = |world: &mut World, polls: usize| {
             for _ in 0..polls {
-                world.keeper.rest();
+                world.guard.rest();
                 world.poll();
             }
         };

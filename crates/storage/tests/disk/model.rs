@@ -55,7 +55,8 @@ fn a_ring_that_only_waits_for_its_own_successors_gets_room() {
     }
 }
 
-/// The tail of a ring cannot move before the hand has been everywhere, which takes long where nothing is cached.
+/// The tail of a ring cannot move before the hand has been everywhere, which takes long without a
+/// cache.
 #[test]
 fn a_store_that_ended_when_it_was_full_takes_writes_before_it_has_read_a_page() {
     let config = Config { ring_bytes: 256 << 10, ..small_config() };
@@ -92,7 +93,7 @@ fn fill(world: &mut World, polls: u64) {
 /// A store of two buckets, whose hand has few places to go, is emptied before anybody has to rest.
 #[test]
 fn a_store_of_few_buckets_takes_more_than_its_ring_without_a_rest() {
-    // A store that nobody asks anything of rests after as many polls.
+    // An idle store rests after so many polls.
     const POLLS_MAX: u32 = 60;
     let mut world = World::create(SimDisk::new(1, 0), 1, &small_config());
     for number in 0..2_000_u64 {

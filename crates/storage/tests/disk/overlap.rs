@@ -40,7 +40,7 @@ fn rot_run(seed: u64) -> usize {
         if prng.chance(0.3) {
             what = format!("{what}; {}", damage(&disk, &mut prng));
         }
-        match storage::disk::LocalKeeper::open(
+        match storage::disk::LocalGuard::open(
             disk.copy(),
             crate::support::BINDING,
             WORKERS,
@@ -52,7 +52,7 @@ fn rot_run(seed: u64) -> usize {
         }
         world = World::open(disk, WORKERS, &config);
         lost += check(&mut world, &model, &what);
-        // Without recovery: what is written while buckets are damaged.
+        // Without recovery: changes while buckets are damaged.
         let changes = *prng.pick(&[0, 100, 500]);
         change(&mut world, &mut prng, &mut model, changes);
         lost += check(&mut world, &model, &format!("{what}, later"));
@@ -68,7 +68,7 @@ fn rot_while_write_backs_overlap_never_shows_an_old_record() {
     assert!(lost > 0);
 }
 
-/// Damage under what memory holds is mended though something is always being written elsewhere.
+/// Damage under a bucket in memory is mended though writes elsewhere never end.
 #[test]
 fn a_scrub_mends_what_is_in_memory_while_others_write() {
     const LAPS_MAX: u64 = 100;
@@ -140,7 +140,7 @@ fn a_scrub_mends_what_is_in_memory_while_others_write() {
     assert!(laps_of.iter().all(|&(_, damaged)| damaged > 0), "{laps_of:?}");
 }
 
-/// A store that is full becomes less so as long as its device answers: nobody has to rest for it.
+/// A full store becomes less so as long as its device answers, without a rest.
 #[test]
 fn a_store_is_never_full_for_nothing() {
     let mut polls_of_all = 0_u64;
@@ -161,7 +161,7 @@ fn a_store_is_never_full_for_nothing() {
         for number in 0..1_500_u64 {
             let mut idle = 0;
             while world.stores[0].is_full() {
-                let is_idle = world.keeper.under_way() == 0 && !world.keeper.has_merging();
+                let is_idle = world.guard.under_way() == 0;
                 idle = if is_idle { idle + 1 } else { 0 };
                 assert!(idle < 20, "seed {seed}: full at record {number}, {config:?}, {keys} keys");
                 world.poll();

@@ -1,11 +1,12 @@
-//! The newest stripe of the ring rots, and nothing stands behind it that would show it.
+//! The newest batch of the ring rots, and no batch behind it shows it.
 
-use storage::disk::{File, LocalKeeper};
+use storage::disk::{File, LocalGuard};
 use storage::{Load, Store};
 
 use crate::support::{BINDING, Fault, SECTOR, SimDisk, World, cell, put, record, small_config};
 
-/// A store whose ring holds one stripe, with a newer record of what its pages have, and the first sector of that.
+/// A store whose ring holds one batch, with a newer record of its pages, and the first sector of
+/// that.
 fn sample(records: u64) -> (SimDisk, usize) {
     let config = small_config();
     let mut world = World::create(SimDisk::new(1, 0), 1, &config);
@@ -27,8 +28,8 @@ fn sample(records: u64) -> (SimDisk, usize) {
     (world.disk.copy(), first)
 }
 
-/// The word that everything is forgotten is not written over what shows it: else a start that ends between that word and
-/// the superblock leaves pages that nothing calls old.
+/// The mark that everything is forgotten is not written over the damage. Else a start that ends
+/// between that mark and the superblock leaves pages that count as new.
 #[test]
 fn a_start_that_fails_after_the_newest_stripe_was_lost_leaves_that_to_be_seen() {
     for records in 1..12 {
@@ -43,7 +44,7 @@ fn a_start_that_fails_after_the_newest_stripe_was_lost_leaves_that_to_be_seen() 
                     });
                     let what = format!("{records} records, {count} from {from}, {fault:?} {after}");
                     disk.fail_once(fault, after);
-                    let failed = LocalKeeper::open(disk.clone(), BINDING, 1, &small_config());
+                    let failed = LocalGuard::open(disk.clone(), BINDING, 1, &small_config());
                     if failed.is_ok() {
                         continue;
                     }

@@ -1,4 +1,5 @@
-//! Room that has to be there: for the marks of losses while the ring is full, and for large records after a restart.
+//! Room that has to be there: for the marks of losses while the ring is full, and for large records
+//! after a restart.
 
 use base::Prng;
 use storage::disk::{Config, File, verify};
@@ -36,8 +37,8 @@ struct Full {
 }
 
 impl Full {
-    /// A store with three records in each bucket, of which these many, that are in no memory, rot; the last of them has a
-    /// newer record in the ring.
+    /// A store with three records in each bucket, of which these many, that are in no memory, rot;
+    /// the last of them has a newer record in the ring.
     fn new(rotten: u64) -> Full {
         let config = Config {
             ring_bytes: 64 << 10,
@@ -71,7 +72,8 @@ impl Full {
         Full { world, places, config }
     }
 
-    /// Writes to whole buckets until the ring is at its limit, and nothing gets home meanwhile; one record is longer.
+    /// Writes to whole buckets until the ring is at its limit, and no entry gets home meanwhile;
+    /// one record is longer.
     fn fill(&mut self, count: usize, longer: usize) {
         self.world.disk.withhold(Withheld::Stores(File::Slots));
         for number in 0..count {
@@ -96,7 +98,7 @@ impl Full {
         }
     }
 
-    /// What was asked for last is durable after a while.
+    /// The last request is durable after a while.
     fn is_written(&mut self) -> bool {
         self.world.disk.release();
         let wanted = self.world.stores[0].ticket().0 - 1;
@@ -157,7 +159,8 @@ fn starts_that_meet_the_same_damage_do_not_fill_the_ring_with_it() {
     }
 }
 
-/// A loss that was told ahead of what waits is known after a kill, whatever was said of the shard before.
+/// A loss that was told ahead of waiting batches is known after a kill, whatever was said of the
+/// shard before.
 #[test]
 fn a_loss_that_was_told_ahead_outlives_the_process() {
     for seed in 0..60 {
@@ -219,7 +222,7 @@ fn space_is_found_again_after_a_restart() {
 
 fn rest(world: &mut World, polls: usize) {
     for _ in 0..polls {
-        world.keeper.rest();
+        world.guard.rest();
         world.poll();
     }
 }
@@ -231,7 +234,7 @@ fn writes_at_rest(world: &mut World) -> u64 {
     world.disk.stores() - before
 }
 
-/// A bucket that nearly fills the spare, of records of all lengths.
+/// A bucket that nearly fills the double-write buffer, of records of all lengths.
 #[test]
 fn a_store_at_rest_writes_nothing_though_a_bucket_just_fits() {
     for (spare_pages, len) in [(32, 412), (32, 60), (48, 100), (64, 0), (64, 164)] {
@@ -248,7 +251,7 @@ fn a_store_at_rest_writes_nothing_though_a_bucket_just_fits() {
             world.stores[0].submit();
             rest(&mut world, 40);
             if world.stores[0].is_full() {
-                // What waits for room keeps the hand going.
+                // A batch that waits for room keeps the hand going.
                 break;
             }
             let before = world.disk.stores();
@@ -291,7 +294,7 @@ fn a_store_at_rest_writes_nothing_though_damage_cannot_be_mended() {
     }
 }
 
-/// A bucket whose records are too long for the spare stays in the ring.
+/// A bucket whose records are too long for the double-write buffer stays in the ring.
 #[test]
 fn a_store_at_rest_writes_nothing_though_a_bucket_cannot_go_home() {
     let config =
@@ -312,10 +315,11 @@ fn a_store_at_rest_writes_nothing_though_a_bucket_cannot_go_home() {
     }
 }
 
-/// Records that are too long for a page go to extents where the stripe would be too long with them.
+/// Records that are too long for a page go to extents where the ring batch would be too long with
+/// them.
 #[test]
 fn a_batch_of_long_records_is_one_stripe_as_long_as_it_can_be() {
-    // The longest stripe of this ring carries some 3,100 bytes.
+    // The longest ring batch of this ring carries some 3,100 bytes.
     let (config, lens) = (small_config(), [900, 2_300, 1_500, 5_000, 40]);
     let mut world = World::create(SimDisk::new(1, 0), 1, &config);
     let record = |number: usize, len: usize| vec![number as u8; len];

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::support::{BINDING, SECTOR, SimDisk, World, seeds, small_config};
 use base::Prng;
-use storage::disk::{Config, File, LocalKeeper, OpenError, verify};
+use storage::disk::{Config, File, LocalGuard, OpenError, verify};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard};
 
@@ -110,7 +110,7 @@ pub fn check(world: &mut World, model: &Model, what: &str) -> usize {
     lost
 }
 
-/// Damages some bytes of a file; says what it did.
+/// Damages some bytes of a file; returns a description.
 pub fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
     let files: Vec<File> = File::ALL.into_iter().filter(|&file| disk.file_len(file) > 0).collect();
     let file = *prng.pick(&files);
@@ -150,10 +150,10 @@ fn foreign(file: File) -> &'static [u8] {
         let disk = SimDisk::new(0, 0);
         let made = storage::disk::create(&mut disk.clone(), BINDING + 1, &config());
         made.expect("the disk is empty");
-        let opened = LocalKeeper::open(disk.clone(), BINDING + 1, WORKERS, &config());
-        let (keeper, stores) = opened.expect("it was made");
+        let opened = LocalGuard::open(disk.clone(), BINDING + 1, WORKERS, &config());
+        let (guard, stores) = opened.expect("it was made");
         let heard = vec![Vec::new(); WORKERS];
-        let mut world = World { disk, keeper, stores, heard, scrubs: 0 };
+        let mut world = World { disk, guard, stores, heard, scrubs: 0 };
         change(&mut world, &mut Prng::new(0), &mut Model::new(), 200);
         world.settle();
         File::ALL.map(|file| world.disk.bytes(file))
@@ -191,7 +191,7 @@ pub fn recover(world: &mut World, model: &Model) {
 /// Maybe loses power, and maybe recovers.
 pub fn go_on(world: &mut World, prng: &mut Prng, model: &Model, config: &Config, what: &str) {
     if prng.chance(0.5) {
-        // What was lost stays lost, with or without the power.
+        // Lost records stay lost, with or without the power.
         let disk = world.disk.crashed(prng.next_u64());
         *world = World::open(disk, WORKERS, config);
         check(world, model, &format!("{what}, again"));
@@ -277,7 +277,7 @@ mod mistakes {
     }
 }
 
-/// A store with some of everything, and what it holds.
+/// A store with some of everything, and its records.
 pub fn sample(seed: u64, settled: bool) -> (SimDisk, Model) {
     let mut prng = Prng::new(seed);
     let mut world = World::create(SimDisk::new(seed, 0), WORKERS, &config());
@@ -324,7 +324,7 @@ fn truncated_files_are_noticed() {
         let left = prng.below(len.max(1)) as usize;
         disk.rot(file, |bytes| bytes.truncate(left));
         let what = format!("{file:?} cut to {left} of {len}");
-        match LocalKeeper::open(disk.clone(), BINDING, WORKERS, &config()) {
+        match LocalGuard::open(disk.clone(), BINDING, WORKERS, &config()) {
             Ok(_) => {
                 let mut world = World::open(disk, WORKERS, &config());
                 check(&mut world, &model, &what);
@@ -343,12 +343,12 @@ fn truncated_files_are_noticed() {
 fn a_foreign_store_is_refused_and_not_changed() {
     let (disk, _) = sample(1, false);
     let before = File::ALL.map(|file| disk.bytes(file));
-    let refused = LocalKeeper::open(disk.clone(), BINDING + 1, WORKERS, &config());
+    let refused = LocalGuard::open(disk.clone(), BINDING + 1, WORKERS, &config());
     assert_eq!(refused.err(), Some(OpenError::Foreign));
     let again = storage::disk::create(&mut disk.clone(), BINDING + 1, &config());
     assert_eq!(again, Err(OpenError::Exists));
     assert!(before == File::ALL.map(|file| disk.bytes(file)));
-    let none = LocalKeeper::open(SimDisk::new(1, 0), BINDING, WORKERS, &config());
+    let none = LocalGuard::open(SimDisk::new(1, 0), BINDING, WORKERS, &config());
     assert_eq!(none.err(), Some(OpenError::Missing));
 }
 
@@ -360,11 +360,11 @@ fn a_store_without_superblocks_is_refused() {
         bytes[4096 + 100] ^= 1;
     });
     assert!(
-        LocalKeeper::open(disk.copy(), BINDING, WORKERS, &config()).is_ok(),
+        LocalGuard::open(disk.copy(), BINDING, WORKERS, &config()).is_ok(),
         "the spare has them"
     );
     disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
-    let refused = LocalKeeper::open(disk.clone(), BINDING, WORKERS, &config());
+    let refused = LocalGuard::open(disk.clone(), BINDING, WORKERS, &config());
     assert_eq!(refused.err(), Some(OpenError::Damaged));
     assert_eq!(
         storage::disk::create(&mut disk.clone(), BINDING, &config()),
@@ -400,13 +400,13 @@ fn a_store_at_rest_writes_nothing() {
     let before = world.disk.stores();
     for _ in 0..1_000 {
         world.poll();
-        world.keeper.rest();
+        world.guard.rest();
     }
     assert_eq!(world.disk.stores(), before);
 }
 
-/// What a write-back leaves in the ring, because a bucket's damage is not durably known or its images find no room, it
-/// finds again, whatever becomes of the bucket meanwhile.
+/// A write-back may leave entries in the ring: a bucket's damage is not durably known, or its
+/// images find no room. It finds them again, whatever becomes of the bucket meanwhile.
 #[test]
 fn buckets_that_are_divided_before_they_take_in_the_ring_take_it_in_later() {
     let config = Config {
@@ -447,7 +447,7 @@ fn a_check_names_each_bad_slot() {
     let (disk, _) = sample(7, true);
     let clean = verify(&mut disk.copy(), &mut |_| ()).expect("there is a store");
     assert!(clean.is_good() && clean.records > 100 && clean.large_records > 5 && clean.stripes > 0);
-    // The images of the last write-back would mend what it wrote.
+    // The images of the last write-back would mend its pages.
     disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
     let bad_after = |file: File, offset: usize| {
         let disk = disk.copy();
@@ -472,7 +472,7 @@ fn a_check_names_each_bad_slot() {
 #[test]
 fn a_start_names_what_a_twin_or_parity_makes_good() {
     let (disk, model) = sample(7, true);
-    // The images of the last write-back would mend what it wrote.
+    // The images of the last write-back would mend its pages.
     disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
     let is_in_use = |sector: &usize| {
         let disk = disk.copy();
@@ -513,7 +513,7 @@ fn images_that_rot_while_pages_are_written_are_noticed() {
         world.settle();
         change(&mut world, &mut prng, &mut model, 300);
         for _ in 0..60 {
-            world.keeper.rest();
+            world.guard.rest();
             world.poll();
             let disk = world.disk.crashed(prng.next_u64());
             disk.rot(File::Spare, |bytes| bytes.fill(0x55));
@@ -547,7 +547,7 @@ fn a_start_serves_a_write_back_from_its_images_and_puts_it_in_place_later() {
         for _ in 0..60 {
             let before = world.disk.bytes(File::Slots);
             let images = batch_at(&world.disk, File::Spare, 0);
-            world.keeper.rest();
+            world.guard.rest();
             world.poll();
             let disk = world.disk.crashed(prng.next_u64());
             // Homes are written only after the images were flushed.
@@ -596,7 +596,7 @@ fn what_the_ring_refers_to_behind_damage_keeps_its_extent() {
     }
     let mut recovered = 0;
     for moment in 0..60 {
-        world.keeper.rest();
+        world.guard.rest();
         world.poll();
         let crashed = world.disk.crashed(moment);
         let ring = crashed.bytes(File::Ring);
@@ -615,7 +615,7 @@ fn what_the_ring_refers_to_behind_damage_keeps_its_extent() {
     assert!(recovered > 0, "every record was lost");
 }
 
-/// What a start finds stays, whatever is written later. Returns how much that is.
+/// The records that a start finds stay, whatever is written later. Returns how many they are.
 fn check_extents(disk: SimDisk, large: impl Fn(u64) -> Place, what: &str) -> usize {
     let mut world = World::open(disk, 1, &small_config());
     world.settle();

@@ -1,5 +1,5 @@
-//! Rot while a store becomes larger and smaller, is scrubbed and loses power: a load finds the newest record or says that it
-//! is lost, and what is recovered stays.
+//! Rot while a store becomes larger and smaller, is scrubbed and loses power. A load finds the
+//! newest record or says that it is lost, and recovered records stay.
 
 use base::Prng;
 use storage::disk::{Bad, Config, File, verify};
@@ -9,7 +9,7 @@ use types::{Database, Key, Shard};
 use crate::rot::{Model, WORKERS, await_stored, check, damage, recover, submit};
 use crate::support::{SimDisk, World, seeds};
 
-/// What a run is drawn to be like.
+/// The properties that are drawn for a run.
 struct Tides {
     keys: u64,
     has_large: bool,
@@ -52,7 +52,7 @@ impl Tides {
                 world.ask_scrub(prng.between(1, 300_000));
             }
             if prng.chance(rests) {
-                world.keeper.rest();
+                world.guard.rest();
             }
             if prng.chance(0.3) {
                 world.poll();

@@ -1,4 +1,4 @@
-//! What nobody asks for is verified all the same, and found damaged where it is.
+//! Records that are never asked for are verified all the same, and damage is found where it is.
 
 use crate::rot::{Model, WORKERS, change, check, config, recover, sample};
 use crate::support::{SECTOR, SimDisk, World, seeds};
@@ -40,7 +40,7 @@ fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
 
 fn faults(disk: &SimDisk) -> Vec<String> {
     let disk = disk.copy();
-    // Images of the last write-back would stand in for what it wrote.
+    // Images of the last write-back would stand in for its pages.
     disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
     let report = verify(&mut disk.clone(), &mut |_| ()).expect("one superblock is whole");
     report.bad.iter().map(ToString::to_string).collect()

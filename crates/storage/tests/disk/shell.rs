@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use base::Prng;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use storage::disk::{Config, DiskStore, Keeper, OpenError, Pump, Waker, create_at, open_at};
+use storage::disk::{
+    Committer, Config, DiskStore, OpenError, StoreGuard, Waker, create_at, open_at,
+};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Ticket};
 
@@ -35,25 +37,24 @@ impl Drop for Directory {
 
 /// A thread that moves a store on, as those do that turn workers.
 struct Attendant {
-    pump: Pump,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Attendant {
-    fn of(keeper: &Keeper) -> Attendant {
-        let pump = keeper.attend();
+    fn of(guard: &StoreGuard) -> Attendant {
+        let committer = guard.committer();
         let ends = Arc::new(AtomicBool::new(false));
-        let run = (pump.clone(), Arc::clone(&ends));
+        let run = (committer, Arc::clone(&ends));
         let thread = std::thread::spawn(move || {
-            let (pump, ends) = run;
+            let (committer, ends) = run;
             while !ends.load(Ordering::SeqCst) {
-                wait_for(&pump);
-                pump.notice();
-                pump.advance();
+                wait_for(&committer);
+                committer.notice();
+                committer.advance();
             }
         });
-        Attendant { pump, ends, thread: Some(thread) }
+        Attendant { ends, thread: Some(thread) }
     }
 }
 
@@ -66,9 +67,9 @@ impl Drop for Attendant {
 }
 
 /// Until the system has completed something, or for a moment.
-fn wait_for(pump: &Pump) {
+fn wait_for(committer: &Committer) {
     let moment = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    match pump.fd() {
+    match committer.fd() {
         Some(fd) => {
             poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&moment))
                 .expect("it can be waited for");
@@ -101,7 +102,7 @@ impl Bell {
 
 struct Worker {
     store: DiskStore,
-    pump: Option<Pump>,
+    committer: Committer,
     bell: Arc<Bell>,
     stored: Ticket,
     loaded: BTreeMap<Place, Load>,
@@ -109,7 +110,7 @@ struct Worker {
 
 impl Worker {
     fn advance(&self) {
-        self.pump.iter().for_each(Pump::advance);
+        self.committer.advance();
     }
 
     fn poll(&mut self) {
@@ -146,7 +147,7 @@ impl Worker {
     }
 }
 
-fn open(dir: &Path, config: &Config) -> (Keeper, Vec<Worker>) {
+fn open(dir: &Path, config: &Config) -> (StoreGuard, Vec<Worker>, Attendant) {
     let bells: Vec<Arc<Bell>> = (0..WORKERS).map(|_| Arc::default()).collect();
     let wakers = bells
         .iter()
@@ -155,15 +156,17 @@ fn open(dir: &Path, config: &Config) -> (Keeper, Vec<Worker>) {
             Box::new(move || bell.ring()) as Waker
         })
         .collect();
-    let (keeper, stores) = open_at(dir, BINDING, config, wakers).expect("it was created");
+    let (guard, stores) = open_at(dir, BINDING, config, wakers).expect("it was created");
     let workers = stores.into_iter().zip(bells).map(|(store, bell)| Worker {
         store,
-        pump: None,
+        committer: guard.committer(),
         bell,
         stored: Ticket::DURABLE,
         loaded: BTreeMap::new(),
     });
-    (keeper, workers.collect())
+    let workers = workers.collect();
+    let attendant = Attendant::of(&guard);
+    (guard, workers, attendant)
 }
 
 /// Many turns of one worker on keys of its own.
@@ -201,26 +204,13 @@ fn own_place(prng: &mut Prng, worker: usize) -> Place {
 }
 
 #[test]
-fn workers_on_threads_share_a_device_and_find_everything_after_a_restart() {
-    everything_is_found_after_a_restart("shell", |_| None);
-}
-
-#[test]
-fn threads_that_turn_workers_write_what_they_submit() {
-    everything_is_found_after_a_restart("attended", |keeper| Some(Attendant::of(keeper)));
-}
-
-fn everything_is_found_after_a_restart(name: &str, attend: fn(&Keeper) -> Option<Attendant>) {
-    let dir = Directory::new(name);
+fn workers_on_threads_find_everything_after_a_restart() {
+    let dir = Directory::new("shell");
     let config = Config { ring_bytes: 1 << 20, cache_bytes: 64 << 10, ..Config::default() };
     create_at(&dir.0, BINDING, &config).expect("an empty directory takes a store");
     let mut models: Vec<BTreeMap<Place, Vec<u8>>> = vec![BTreeMap::new(); WORKERS];
     for round in 0..3 {
-        let (keeper, mut workers) = open(&dir.0, &config);
-        let attendant = attend(&keeper);
-        for worker in &mut workers {
-            worker.pump = attendant.as_ref().map(|attendant| attendant.pump.clone());
-        }
+        let (guard, mut workers, attendant) = open(&dir.0, &config);
         for (number, model) in models.iter().enumerate() {
             for (place, record) in model {
                 assert!(workers[number].load(place) == Load::Found(record.clone().into()));
@@ -233,26 +223,26 @@ fn everything_is_found_after_a_restart(name: &str, attend: fn(&Keeper) -> Option
             }
         });
         drop(attendant);
-        keeper.stop();
+        guard.stop();
     }
 }
 
 #[test]
-fn what_was_submitted_before_a_stop_is_there_though_nobody_attends_any_more() {
+fn submitted_changes_survive_a_stop_without_attendant() {
     let dir = Directory::new("unattended");
     let config = Config { ring_bytes: 1 << 20, ..Config::default() };
     create_at(&dir.0, BINDING, &config).expect("an empty directory takes a store");
-    let (keeper, mut workers) = open(&dir.0, &config);
-    let pump = keeper.attend();
+    let (guard, mut workers, attendant) = open(&dir.0, &config);
+    drop(attendant);
     let mut prng = Prng::new(1);
     let places: Vec<Place> = (0..50).map(|_| own_place(&mut prng, 0)).collect();
     for place in &places {
         workers[0].store.put(place, b"last words");
         workers[0].store.submit();
-        pump.advance();
+        workers[0].advance();
     }
-    keeper.stop();
-    let (_keeper, mut workers) = open(&dir.0, &config);
+    guard.stop();
+    let (_guard, mut workers, _attendant) = open(&dir.0, &config);
     for place in &places {
         assert_eq!(workers[0].load(place), Load::Found(b"last words"[..].into()));
     }
@@ -263,13 +253,14 @@ fn a_worker_that_found_the_store_full_is_woken_when_it_no_longer_is() {
     let dir = Directory::new("full");
     let config = Config { ring_bytes: 64 << 10, spare_pages: 32, ..Config::default() };
     create_at(&dir.0, BINDING, &config).expect("an empty directory takes a store");
-    let (_keeper, mut workers) = open(&dir.0, &config);
+    let (_guard, mut workers, _attendant) = open(&dir.0, &config);
     let worker = &mut workers[0];
     let mut prng = Prng::new(7);
     for _ in 0..20 {
         while !worker.store.is_full() {
             worker.store.put(&own_place(&mut prng, 0), &[7; 200]);
             worker.store.submit();
+            worker.advance();
         }
         while worker.store.is_full() {
             worker.bell.wait();
@@ -283,12 +274,12 @@ fn what_was_submitted_before_a_stop_is_there() {
     let dir = Directory::new("stop");
     let config = Config { ring_bytes: 1 << 20, ..Config::default() };
     create_at(&dir.0, BINDING, &config).expect("an empty directory takes a store");
-    let (keeper, mut workers) = open(&dir.0, &config);
+    let (guard, mut workers, _attendant) = open(&dir.0, &config);
     let place = own_place(&mut Prng::new(1), 0);
     workers[0].store.put(&place, b"last words");
     workers[0].store.submit();
-    keeper.stop();
-    let (_keeper, mut workers) = open(&dir.0, &config);
+    guard.stop();
+    let (_guard, mut workers, _attendant) = open(&dir.0, &config);
     assert_eq!(workers[0].load(&place), Load::Found(b"last words"[..].into()));
 }
 

@@ -1,4 +1,4 @@
-//! A disk in memory that may delay, reorder, tear and lose what it was not asked to flush, and rot what it was.
+//! A disk in memory that may delay, reorder, tear and lose unflushed writes, and rot its bytes.
 
 mod fault;
 
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::Prng;
 use bytes::Bytes;
-use storage::disk::{Config, Done, File, Files, Io, LocalKeeper, LocalStore, Medium, Write};
+use storage::disk::{Config, Done, File, Files, Io, LocalGuard, LocalStore, Medium, Write};
 use storage::{Completion, Load, Place, Scrubbed, Share, Store};
 use types::{Database, Key};
 
@@ -55,15 +55,15 @@ pub fn of_bucket(level: u32, bucket: u64) -> impl Iterator<Item = u64> {
 
 #[derive(Clone, Default)]
 struct Content {
-    /// What a loss of power leaves for certain.
+    /// The certain content after a loss of power.
     durable: Vec<u8>,
-    /// What a reader sees.
+    /// The content for a reader.
     visible: Vec<u8>,
     /// Sectors written since the last flush: their versions in order.
     pending: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
-/// What a device does not answer.
+/// Requests that a device does not answer.
 #[derive(Clone, Copy)]
 pub enum Withheld {
     /// Reads of a file, but no verification.
@@ -92,7 +92,7 @@ struct UnderWay {
     io: Io,
     delay: u64,
     written: bool,
-    /// What a read found when it was submitted.
+    /// The bytes that a read found when it was submitted.
     early: Option<Done>,
 }
 
@@ -149,12 +149,13 @@ impl SimDisk {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a verification is of what the device has when it is asked for, however late the answer comes.
+    /// Whether a verification reads the device when it is asked for, however late the answer comes.
     pub fn read_early(&self, is_early: bool) {
         self.lock().reads_early = is_early;
     }
 
-    /// What the device may hold after power is lost now: every sector that was not flushed is old or new.
+    /// A possible content after a loss of power now: every sector that was not flushed is old or
+    /// new.
     pub fn crashed(&self, seed: u64) -> SimDisk {
         let inner = self.lock();
         let mut prng = Prng::new(seed);
@@ -215,7 +216,7 @@ impl SimDisk {
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// What a process finds that begins when this one has ended: what was written may be durable or not.
+    /// The content for the next process: writes of this one may be durable or not.
     pub fn restarted(&self, seed: u64) -> SimDisk {
         let mut inner = self.lock();
         let mut prng = Prng::new(seed);
@@ -262,7 +263,7 @@ impl SimDisk {
         inner.has_failed = false;
     }
 
-    /// From here on these sectors cannot be read; who writes to one of them mends all.
+    /// From here on these sectors cannot be read; a write to one of them mends all.
     pub fn make_unreadable(&self, file: File, sectors: std::ops::Range<usize>) {
         self.lock().unreadable = Some((file, sectors));
     }
@@ -277,7 +278,7 @@ impl SimDisk {
         self.lock().has_failed
     }
 
-    /// An independent copy of what is durable and visible; nothing may be under way.
+    /// An independent copy of the durable and visible content; no request may be under way.
     pub fn copy(&self) -> SimDisk {
         let mut inner = self.lock();
         let (files, prng) = (inner.files.clone(), inner.prng.fork());
@@ -305,7 +306,7 @@ impl SimDisk {
         self.lock().files[file as usize].visible.clone()
     }
 
-    /// Changes what the device holds, behind everybody's back.
+    /// Changes the content of the device, unseen by the store.
     pub fn rot(&self, file: File, change: impl FnOnce(&mut Vec<u8>)) {
         let content = &mut self.lock().files[file as usize];
         change(&mut content.visible);
@@ -313,7 +314,7 @@ impl SimDisk {
         content.pending.clear();
     }
 
-    /// The same of one file, with what is pending and under way left to come.
+    /// The same of one file, with pending writes left to come.
     pub fn rot_lasting(&self, file: File, change: impl Fn(&mut Vec<u8>)) {
         let content = &mut self.lock().files[file as usize];
         change(&mut content.visible);
@@ -330,7 +331,7 @@ impl SimDisk {
         self.lock().withheld = Some(what);
     }
 
-    /// Reads under way find what the device has now, however late their answers come.
+    /// Reads under way find the present content of the device, however late their answers come.
     pub fn read_now(&self) {
         let mut inner = self.lock();
         let mut under_way = std::mem::take(&mut inner.under_way);
@@ -356,7 +357,7 @@ impl SimDisk {
     }
 }
 
-/// What a request changes; what is discarded becomes zeros.
+/// The bytes that a request changes; discarded ones become zeros.
 pub fn writes(io: &Io) -> Vec<Write> {
     match io {
         Io::Store { writes, .. } => writes.clone(),
@@ -456,7 +457,7 @@ impl Inner {
                 self.under_way[i].delay -= 1;
                 if self.under_way[i].delay == 0 && !self.under_way[i].written {
                     let io = self.under_way[i].io.clone();
-                    // What fails does so when it ends.
+                    // A failing request fails when it ends.
                     if !self.fault.is_some_and(|(fault, _)| fault.is_of(&io)) {
                         self.under_way[i].written = true;
                         self.apply(&io);
@@ -504,13 +505,13 @@ impl Medium for SimDisk {
     }
 }
 
-/// A store with its device and what its workers have heard.
+/// A store with its device and its workers' completions.
 pub struct World {
     pub disk: SimDisk,
-    pub keeper: LocalKeeper<SimDisk>,
+    pub guard: LocalGuard<SimDisk>,
     pub stores: Vec<LocalStore<SimDisk>>,
     pub heard: Vec<Vec<Completion>>,
-    /// Steps of the scrub asked for and not taken out of what was heard.
+    /// Steps of the scrub that were asked for and not taken out of the completions.
     pub scrubs: usize,
 }
 
@@ -527,9 +528,9 @@ impl World {
 
     /// The error in words where the store does not open.
     pub fn try_open(disk: SimDisk, workers: usize, config: &Config) -> Result<World, String> {
-        let opened = LocalKeeper::open(disk.clone(), BINDING, workers, config);
-        let (keeper, stores) = opened.map_err(|error| error.to_string())?;
-        Ok(World { disk, keeper, stores, heard: vec![Vec::new(); workers], scrubs: 0 })
+        let opened = LocalGuard::open(disk.clone(), BINDING, workers, config);
+        let (guard, stores) = opened.map_err(|error| error.to_string())?;
+        Ok(World { disk, guard, stores, heard: vec![Vec::new(); workers], scrubs: 0 })
     }
 
     /// Lets every worker poll once.
@@ -539,12 +540,12 @@ impl World {
         }
     }
 
-    /// Polls until nothing is under way and nothing waits to go home.
+    /// Polls until no request is under way and all entries are at home.
     pub fn settle(&mut self) {
         for _ in 0..100_000 {
-            self.keeper.rest();
+            self.guard.rest();
             self.poll();
-            if self.keeper.under_way() == 0 && !self.keeper.is_dirty() {
+            if self.guard.under_way() == 0 && !self.guard.is_dirty() {
                 return;
             }
         }

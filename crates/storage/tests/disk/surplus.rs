@@ -1,4 +1,4 @@
-//! What is deleted leaves the file system, too.
+//! Deleted records leave the file system, too.
 
 use base::Prng;
 use storage::disk::{Config, File, verify};

@@ -1,4 +1,4 @@
-//! Maps of the extents are held against what pages refer to.
+//! Maps of the extents are held against the references of pages.
 
 use base::Prng;
 use storage::disk::{Config, File, Report, verify};
@@ -39,7 +39,7 @@ fn put(world: &mut World, numbers: impl IntoIterator<Item = u64>, version: u64) 
 
 fn report(world: &World) -> Report {
     let disk = world.disk.copy();
-    // Images of the last write-back would stand in for what it wrote.
+    // Images of the last write-back would stand in for its pages.
     disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
     verify(&mut disk.clone(), &mut |_| ()).expect("there is a store")
 }
@@ -132,7 +132,8 @@ fn full_map(group: u64) -> Vec<u8> {
     page
 }
 
-/// A survey corrects many maps while a write-back stands still that takes nearly all of the spare.
+/// A survey corrects many maps while a write-back stands still that takes nearly all of the
+/// double-write buffer.
 #[test]
 fn maps_that_are_corrected_find_room_in_the_spare() {
     const GROUPS: usize = 12;
@@ -186,7 +187,8 @@ fn maps_that_are_corrected_find_room_in_the_spare() {
     assert!(report.is_good() && report.leaked_units == 0, "{report:?}");
 }
 
-/// Passes of the scrub take as long as many write-backs, power fails, and maps go back or are damaged.
+/// Passes of the scrub take as long as many write-backs, power fails, and maps go back or are
+/// damaged.
 fn run(seed: u64) -> u64 {
     println!("seed {seed}");
     let mut prng = Prng::new(seed);
@@ -253,7 +255,7 @@ fn surveys_while_everything_changes_take_nothing_that_is_in_use() {
     assert!(found > 0);
 }
 
-/// What only the ring refers to stays its own, whatever an older map said of it.
+/// Units that only the ring refers to stay its own, whatever an older map said of them.
 #[test]
 fn a_map_that_is_corrected_gives_nothing_away_that_the_ring_refers_to() {
     let config = Config { ring_bytes: 1 << 20, initial_level: 7, ..config() };

@@ -82,7 +82,7 @@ fn a_group_that_may_be_in_use_gives_nothing_back() {
         if groups(&world.disk, 0) == 1 {
             before = world.disk.bytes(File::Slots)[..2 * PAGE].to_vec();
         }
-        world.keeper.rest();
+        world.guard.rest();
         world.poll();
     }
     // Power failed when all pages of this write-back were in place but superblocks and map; then its images rotted.
@@ -95,7 +95,7 @@ fn a_group_that_may_be_in_use_gives_nothing_back() {
         let load = world.load(&cell(number));
         assert!(load == Load::Found(record(number, 800).into()), "nothing is lost yet: {number}");
     }
-    // The same, but that nobody asks for any of it.
+    // The same, but no record of it is asked for.
     let mut world = World::open(disk, 1, &config());
     put(&mut world, others[2], len_of(100));
     for &number in &large {

@@ -1,4 +1,4 @@
-//! A sector that the device cannot give back, and nothing depends on.
+//! A sector that the device cannot give back, and that no record depends on.
 
 use storage::disk::{File, verify};
 use storage::{Completion, Load, Store};
@@ -12,7 +12,7 @@ fn opens(disk: &SimDisk) -> Result<World, String> {
     World::try_open(disk.clone(), WORKERS, &config())
 }
 
-/// One unreadable sector of what has a twin, is restored by parity, or is of no use.
+/// One unreadable sector that has a twin, is restored by parity, or is not needed.
 #[test]
 fn what_nothing_depends_on_need_not_be_readable() {
     for settled in [false, true] {
@@ -21,7 +21,7 @@ fn what_nothing_depends_on_need_not_be_readable() {
         for file in [File::Slots, File::Ring, File::Spare] {
             let sectors = match file {
                 File::Slots => 0..2 * PAGE / SECTOR,
-                // The head is needed, and what it speaks of if that may not be in place.
+                // The head is needed, and the images that it names if they may not be in place.
                 File::Spare if settled => PAGE / SECTOR..disk.file_len(file) / SECTOR,
                 File::Spare => (PAGE + images * PAGE) / SECTOR..disk.file_len(file) / SECTOR,
                 _ => 0..disk.file_len(file) / SECTOR,
@@ -40,7 +40,7 @@ fn what_nothing_depends_on_need_not_be_readable() {
     }
 }
 
-/// What is needed and cannot be read is not lost: it may be read another time.
+/// A needed sector that cannot be read is not lost: it may be read another time.
 #[test]
 fn a_stripe_that_cannot_be_read_is_not_forgotten() {
     let (disk, model) = sample(7, true);
@@ -66,8 +66,9 @@ fn a_stripe_that_cannot_be_read_is_not_forgotten() {
     assert!(refused > 0, "some stripe is needed");
 }
 
-/// A sector of the newest stripe cannot be read, and the power was lost before it was written: parity stands in for it, and
-/// the record is told to others. It is still there when the sector can be read again.
+/// A sector of the newest ring batch cannot be read, and the power was lost before it was written:
+/// parity stands in for it, and the record is told to others. It is still there when the sector can
+/// be read again.
 #[test]
 fn what_was_served_for_a_sector_that_could_not_be_read_stays() {
     let (disk, _) = sample(7, true);
@@ -97,7 +98,7 @@ fn what_was_served_for_a_sector_that_could_not_be_read_stays() {
     }
 }
 
-/// Who checks a store names what cannot be read, and goes on behind it.
+/// A check of a store names unreadable sectors, and goes on behind them.
 #[test]
 fn a_check_names_what_cannot_be_read() {
     let (disk, _) = sample(7, true);
@@ -112,7 +113,7 @@ fn a_check_names_what_cannot_be_read() {
             assert_eq!(report.buckets, whole.buckets);
             let at = (sector * SECTOR) as u64;
             for bad in &report.bad {
-                // Of the ring a run of stripes cannot be read, of a large record all.
+                // Of the ring a run of ring batches cannot be read, of a large record all.
                 let is_near = bad.offset <= at || file == File::Ring;
                 assert!(bad.file == file && is_near, "{file:?} {sector}: {bad}");
             }

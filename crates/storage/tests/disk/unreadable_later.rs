@@ -1,17 +1,18 @@
-//! Sectors that cannot be read outside of the ring, and that nothing depends on, in a store that runs.
+//! Sectors outside of the ring that cannot be read and that no record depends on, in a store that
+//! runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use storage::disk::{Config, Done, File, Io, LocalKeeper, LocalStore, Medium};
+use storage::disk::{Config, Done, File, Io, LocalGuard, LocalStore, Medium};
 use storage::{Completion, Load, Store};
 
 use crate::support::{BINDING, SECTOR, SimDisk, World, cell, record, small_config, writes};
 
 const GROUP: usize = 32_256 * 1024;
 
-/// Keeps no zeros and nothing that is very long; some sectors cannot be read.
+/// Keeps no zeros and no very long runs; some sectors cannot be read.
 #[derive(Clone, Default)]
 struct Sparse {
     inner: Arc<Mutex<Inner>>,
@@ -70,13 +71,9 @@ impl Medium for Sparse {
     }
 }
 
-fn settle(
-    keeper: &LocalKeeper<Sparse>,
-    store: &mut LocalStore<Sparse>,
-    heard: &mut Vec<Completion>,
-) {
+fn settle(guard: &LocalGuard<Sparse>, store: &mut LocalStore<Sparse>, heard: &mut Vec<Completion>) {
     for _ in 0..1_000 {
-        keeper.rest();
+        guard.rest();
         store.poll(heard);
     }
 }
@@ -87,31 +84,31 @@ fn a_map_that_is_read_later_need_not_be_readable_either() {
     let config = Config { ring_bytes: 1 << 20, ..small_config() };
     let mut medium = Sparse::default();
     storage::disk::create(&mut medium, BINDING, &config).expect("it is empty");
-    let (keeper, mut stores) =
-        LocalKeeper::open(medium.clone(), BINDING, 1, &config).expect("it was made");
+    let (guard, mut stores) =
+        LocalGuard::open(medium.clone(), BINDING, 1, &config).expect("it was made");
     let mut heard = Vec::new();
     for number in 0..20 {
         // Two of them do not fit a group.
         stores[0].put(&cell(number), &vec![7; 16 << 20]);
         stores[0].submit();
-        settle(&keeper, &mut stores[0], &mut heard);
+        settle(&guard, &mut stores[0], &mut heard);
     }
     stores[0].put(&cell(100), &record(100, 300));
     stores[0].submit();
-    settle(&keeper, &mut stores[0], &mut heard);
-    drop((keeper, stores));
+    settle(&guard, &mut stores[0], &mut heard);
+    drop((guard, stores));
     medium.inner.lock().expect("no panic").bad.insert((File::Extents as u8, GROUP / SECTOR));
     for start in 0..3 {
-        let (keeper, mut stores) =
-            LocalKeeper::open(medium.clone(), BINDING, 1, &config).expect("nothing depends on it");
+        let (guard, mut stores) =
+            LocalGuard::open(medium.clone(), BINDING, 1, &config).expect("nothing depends on it");
         let mut heard = Vec::new();
-        settle(&keeper, &mut stores[0], &mut heard);
+        settle(&guard, &mut stores[0], &mut heard);
         let failed = heard.iter().find(|it| matches!(it, Completion::Failed(_)));
         assert_eq!(failed, None, "start {start}");
     }
 }
 
-/// The images of the last process's write-back stand in for what is at home until they are in place.
+/// The images of the last process's write-back stand in for its pages until they are in place.
 #[test]
 fn a_page_whose_image_is_at_hand_need_not_be_readable() {
     let config = small_config();
@@ -124,7 +121,7 @@ fn a_page_whose_image_is_at_hand_need_not_be_readable() {
             (0..3).for_each(|_| world.poll());
         }
         for step in 0..150 {
-            world.keeper.rest();
+            world.guard.rest();
             world.poll();
             let disk = world.disk.crashed(step);
             let (slots, spare) = (disk.bytes(File::Slots), disk.bytes(File::Spare));
@@ -134,7 +131,7 @@ fn a_page_whose_image_is_at_hand_need_not_be_readable() {
             // Whole images of a write-back that is not in place.
             let redone = || {
                 let Ok(again) = World::try_open(disk.copy(), 1, &config) else { return false };
-                again.disk.bytes(File::Slots) == slots && again.keeper.is_dirty()
+                again.disk.bytes(File::Slots) == slots && again.guard.is_dirty()
             };
             if word(&spare, 24) <= word(&slots, 4096 + 24) || !redone() {
                 continue;

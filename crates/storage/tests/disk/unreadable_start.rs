@@ -38,7 +38,7 @@ fn filled(batches: u64, config: &Config) -> SimDisk {
     world.disk.crashed(1)
 }
 
-/// A sector of a stripe cannot be read, and parity has it.
+/// A sector of a ring batch cannot be read, and parity has it.
 #[test]
 fn a_stripe_with_parity_need_not_be_readable() {
     let disk = filled(150, &config());
@@ -63,7 +63,8 @@ fn a_map_need_not_be_readable() {
     }
 }
 
-/// Power is lost while images go to the spare, and one superblock cannot be read: its twin has all that a start needs.
+/// Power is lost while images go to the double-write buffer, and one superblock cannot be read: its
+/// twin has all that a start needs.
 #[test]
 fn a_superblock_need_not_be_readable_beside_a_torn_spare() {
     let config = small_config();
@@ -74,7 +75,7 @@ fn a_superblock_need_not_be_readable_beside_a_torn_spare() {
             put_wait(&mut world, &cell(number), &record(number + 100 * round, 300));
         }
         for step in 0..200 {
-            world.keeper.rest();
+            world.guard.rest();
             world.poll();
             for seed in 0..10 {
                 let disk = world.disk.crashed(seed);
@@ -95,7 +96,7 @@ fn a_superblock_need_not_be_readable_beside_a_torn_spare() {
                     }
                 }
             }
-            if world.keeper.under_way() == 0 && !world.keeper.is_dirty() {
+            if world.guard.under_way() == 0 && !world.guard.is_dirty() {
                 break;
             }
         }
@@ -104,7 +105,7 @@ fn a_superblock_need_not_be_readable_beside_a_torn_spare() {
     assert!(refused.is_empty(), "of {all}: {refused:?}");
 }
 
-/// One sector that nobody needs, the only one of the last part that a start reads at once.
+/// One unneeded sector, the only one of the last part that a start reads at once.
 #[test]
 fn the_last_sector_of_a_ring_of_an_odd_length_need_not_be_readable() {
     let config = Config { ring_bytes: 1025 * SECTOR as u64, ..small_config() };
@@ -132,7 +133,7 @@ fn sector_of(disk: &SimDisk, record: &[u8]) -> usize {
     at.expect("the ring has it") / SECTOR
 }
 
-/// Two sectors of a stripe are damaged for good, and another one cannot be read.
+/// Two sectors of a ring batch are damaged for good, and another one cannot be read.
 #[test]
 fn what_cannot_be_read_elsewhere_does_not_keep_a_damaged_ring_closed() {
     let disk = filled(40, &config());
@@ -149,7 +150,7 @@ fn what_cannot_be_read_elsewhere_does_not_keep_a_damaged_ring_closed() {
     }
 }
 
-/// A sector of a stripe cannot be read once, and parity has it. A sector beside it rots later.
+/// A sector of a ring batch cannot be read once, and parity has it. A sector beside it rots later.
 #[test]
 fn a_sector_that_could_not_be_read_once_does_not_leave_its_stripe_without_parity() {
     for batches in [20, 150] {

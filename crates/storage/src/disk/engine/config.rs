@@ -5,10 +5,12 @@ use crate::disk::spare;
 use crate::disk::stripe::SECTOR;
 use crate::disk::superblock::FORMAT;
 
-/// The shape of a store. The first three are fixed when it is created; the others may differ at every start.
+/// The shape of a store. The first three are fixed when it is created; the others may differ at
+/// every start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Bytes of the staging ring: how much may wait to go home, and how much a start reads. 64 KiB to 4 GiB.
+    /// Bytes of the ring: how much may wait to go home, and how much a start reads. 64 KiB
+    /// to 4 GiB.
     pub ring_bytes: u64,
     /// Most pages that go home together. 32 to 4096.
     pub spare_pages: u64,
@@ -18,8 +20,8 @@ pub struct Config {
     pub cache_bytes: usize,
     /// How full pages are before buckets are added, in per cent. 20 to 90.
     pub fill_percent: u64,
-    /// Large records go to the first free space instead of that behind the one before. It takes longer, and space that
-    /// was freed too soon is written over at once: for tests.
+    /// Large records go to the first free space instead of that behind the one before. It takes
+    /// longer, and space that was freed too soon is written over at once: for tests.
     pub first_fit: bool,
 }
 
@@ -51,7 +53,7 @@ impl Config {
     }
 }
 
-/// Why a store could not be created or opened. Nothing has been changed, except by `Io`.
+/// Why a store could not be created or opened. Only `Io` may leave a change.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(

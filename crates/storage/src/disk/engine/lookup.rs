@@ -1,48 +1,57 @@
-//! A record is found: in the index of the ring, else in its bucket, else in an extent that either refers to.
+//! A record is found: in the index of the ring, else in its bucket, else in the extent that either
+//! refers to.
 //!
-//! After every read the question is asked again from the start, because what it depends on may have changed.
+//! Every read asks the question again from the start: the answer may have changed meanwhile.
+
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
+use hashbrown::HashMap;
+use types::Key;
 use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
-use types::{Database, Key, Shard};
 
-use super::Engine;
-use super::scrub::ScrubRead;
-use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
+use super::records::{Newest, Records};
+use crate::disk::cache::ByNumber;
+use crate::disk::device::Device;
+use crate::disk::entry::{Identity, Reference};
 use crate::disk::extents::{Map, PAGE_DOUBTED};
-use crate::disk::io::{File, Io};
 use crate::disk::page::{BadRecord, Bucket, CheckedPage, PageHead};
-use crate::disk::place::{
-    PAGE, PagePlace, UNIT, map_place, overflow_place, primary_place, units_for,
-};
-use crate::mutation::{self, Mutation};
+use crate::disk::place::{PAGE, PagePlace, map_place, overflow_place, primary_place};
+use crate::disk::replies::{Out, Replies};
 use crate::{Completion, Load, Place};
 
 /// Pages that are read together.
 const RUN_MAX: usize = 32;
-
 /// Maps that are read together.
 const MAPS_AT_ONCE: usize = 8;
 
-/// Somebody wants a record.
+/// A question for a record.
 #[derive(Debug)]
 pub(super) struct Ask {
-    pub(super) who: Who,
-    pub(super) identity: Identity,
-    /// What was read for a reference that the record had then.
-    pub(super) content: Option<(Reference, Bytes)>,
+    by: Asker,
+    identity: Identity,
+    read: Option<Content>,
 }
 
+/// Where the answer goes.
 #[derive(Debug)]
-pub(super) enum Who {
+pub(super) enum Asker {
     Worker { worker: usize, place: Place },
     Listing { listing: u64, item: usize },
     Scrub,
 }
 
-/// Somebody waits for a bucket.
+/// A content that was read for the reference that a record had then.
 #[derive(Debug)]
-pub(super) enum Waiter {
+struct Content {
+    io: u64,
+    reference: Reference,
+    bytes: Bytes,
+}
+
+/// A question or a part that waits for a bucket.
+#[derive(Debug)]
+enum Waiter {
     Ask(Ask),
     Listing,
     WriteBack,
@@ -51,7 +60,7 @@ pub(super) enum Waiter {
 
 /// A bucket that is being read, page by page.
 #[derive(Debug, Default)]
-pub(super) struct Loading {
+struct Loading {
     pages: Vec<Bytes>,
     overflow: Vec<u64>,
     first: Option<PageHead>,
@@ -60,8 +69,8 @@ pub(super) struct Loading {
 
 /// A read under way.
 #[derive(Debug)]
-pub(super) enum Reading {
-    /// `image` is what the page holds if it may not be in place yet.
+enum Reading {
+    /// `image` is the content of the page if it may not be in place yet.
     Page {
         bucket: u64,
         place: PagePlace,
@@ -74,165 +83,171 @@ pub(super) enum Reading {
     Content {
         ask: Ask,
         reference: Reference,
-        /// Something was given these units since, which may be the same record.
-        is_stale: bool,
     },
     Map {
         group: u64,
     },
-    Scrub(ScrubRead),
 }
 
-impl Reading {
-    /// What is as good as what cannot be read.
-    pub(super) fn stand_in(&self) -> Option<Bytes> {
-        match self {
-            Reading::Page { image, .. } => image.clone(),
-            // It costs no more than a damaged one.
-            Reading::Map { .. } => Some(Bytes::from_static(&[0; PAGE])),
-            // They are written again.
-            Reading::Scrub(ScrubRead::Superblocks(_) | ScrubRead::Map { .. }) => Some(Bytes::new()),
-            Reading::Run { .. } | Reading::Content { .. } | Reading::Scrub(_) => None,
-        }
-    }
+/// An answer for another part of the engine.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// A record of a listing, if it is there.
+    Item { listing: u64, item: usize, found: Option<(Key, Bytes)> },
+    /// A bucket for the write-back is in memory.
+    Target(u64),
+    /// The map of a group is known.
+    Map(u64),
+    /// A record that the scrub suspected has been looked up.
+    Checked,
+    /// A bucket that the scrub suspected is in memory, and forgotten as far as it was damaged.
+    SecondLook { bucket: u64, is_lost: bool, was_still: bool },
 }
 
-/// Where the newest record of a place was found.
-enum Found {
-    Nothing,
-    Record(Bytes),
-    Extent(Reference),
+/// Reads under way, and answers that the engine hands on.
+#[derive(Default, Debug)]
+pub(super) struct Lookups {
+    /// By bucket.
+    loading: HashMap<u64, Loading, ByNumber>,
+    /// By request.
+    reads: HashMap<u64, Reading, ByNumber>,
+    /// Groups whose maps are being read.
+    maps: BTreeSet<u64>,
+    answers: VecDeque<Answer>,
 }
 
-impl Engine {
-    pub(super) fn load(&mut self, worker: usize, place: Place) {
-        let identity = Identity::of(self.binding, &place);
-        self.resolve(Ask { who: Who::Worker { worker, place }, identity, content: None });
+impl Lookups {
+    pub(super) fn next_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
     }
 
-    /// Answers a load at once if all that it takes is in memory. Only where the engine has taken all that the worker asked
-    /// for before, and the worker has taken all that the engine told it: else something newer might be missed, or a record
-    /// be absent that was lost.
-    pub(in crate::disk) fn look(&mut self, worker: usize, place: &Place) -> Option<Load> {
-        if self.failure.is_some() || self.has_completions(worker) {
-            return None;
-        }
-        let identity = Identity::of(self.binding, place);
-        match self.find(&identity)? {
-            Found::Nothing => Some(self.load_of(&identity, None)),
-            Found::Record(record) => Some(self.load_of(&identity, Some(record))),
-            Found::Extent(_) => None,
-        }
+    pub(super) fn load(
+        &mut self,
+        (worker, place): (usize, Place),
+        records: &mut Records,
+        out: &mut Out,
+    ) {
+        let identity = Identity::of(records.binding, &place);
+        self.ask(Asker::Worker { worker, place }, identity, records, out);
     }
 
-    pub(super) fn resolve(&mut self, ask: Ask) {
-        match self.find(&ask.identity) {
-            None => {
-                let bucket = self.directory.bucket_of(ask.identity.hash);
-                self.wait_for(bucket, Waiter::Ask(ask));
-            }
-            Some(Found::Nothing) => self.answer(ask, None),
-            Some(Found::Record(record)) => {
+    /// Looks a record up, now or when its bytes have been read.
+    pub(super) fn ask(
+        &mut self,
+        by: Asker,
+        identity: Identity,
+        records: &mut Records,
+        out: &mut Out,
+    ) {
+        self.resolve(Ask { by, identity, read: None }, records, out);
+    }
+
+    /// The same for the scrub, which has read a content.
+    pub(super) fn check(
+        &mut self,
+        (identity, reference): (Identity, Reference),
+        (io, bytes): (u64, Bytes),
+        records: &mut Records,
+        out: &mut Out,
+    ) {
+        let read = Some(Content { io, reference, bytes });
+        self.resolve(Ask { by: Asker::Scrub, identity, read }, records, out);
+    }
+
+    fn resolve(&mut self, mut ask: Ask, records: &mut Records, out: &mut Out) {
+        let Some(newest) = records.find(&ask.identity) else {
+            let bucket = records.buckets.directory().bucket_of(ask.identity.hash);
+            return self.wait_for(bucket, Waiter::Ask(ask), records, &mut out.device);
+        };
+        let read = ask.read.take().filter(|read| records.contents.end_read(read.io));
+        let found = match newest {
+            Newest::Absent => None,
+            Newest::Record(record) => {
                 let key = ask.identity.short_key();
-                self.answer(ask, key.map(|key| (key, record)));
+                key.map(|key| (key, record))
             }
-            Some(Found::Extent(reference)) => self.resolve_extent(ask, reference),
-        }
-    }
-
-    /// The newest record of a place; `None` where its bucket has to be read for that.
-    fn find(&mut self, identity: &Identity) -> Option<Found> {
-        let bucket = self.directory.bucket_of(identity.hash);
-        let entry = match self.index.find(identity) {
-            Some(entry) => Some(entry),
-            None => self.cache.touch(bucket)?.entries().find(|entry| identity.matches(entry)),
-        };
-        Some(match entry {
-            Some(entry) if !entry.kind.is_remove() => match entry.reference() {
-                Some(reference) => Found::Extent(reference),
-                None => Found::Record(Bytes::copy_from_slice(entry.record())),
-            },
-            _ => Found::Nothing,
-        })
-    }
-
-    fn resolve_extent(&mut self, mut ask: Ask, reference: Reference) {
-        if reference.content_len() > RECORD_LEN_MAX + KEY_LEN_MAX {
-            self.lose_record(&ask.identity, reference);
-            return self.answer(ask, None);
-        }
-        let unwritten =
-            self.unwritten.get(&reference.unit).map(|content| (reference, content.clone()));
-        match unwritten.or(ask.content.take()) {
-            Some((of, content)) if of == reference => {
-                let found = self.open_content(&ask.identity, reference, &content);
-                if found.is_none() {
-                    self.lose_record(&ask.identity, reference);
+            Newest::Extent(reference) => {
+                let is_possible = reference.content_len() <= RECORD_LEN_MAX + KEY_LEN_MAX;
+                let unwritten = records.contents.unwritten(reference).cloned();
+                let read = read.filter(|read| read.reference == reference).map(|it| it.bytes);
+                let content = unwritten.or(read);
+                if content.is_none() && is_possible {
+                    let len = reference.content_len();
+                    let id = out.device.read(overflow_place(reference.unit), len);
+                    records.contents.begin_read(id, reference, false);
+                    self.reads.insert(id, Reading::Content { ask, reference });
+                    return;
                 }
-                self.answer(ask, found);
+                let content = content.filter(|_| is_possible);
+                let found =
+                    content.and_then(|it| records.open_content(&ask.identity, reference, &it));
+                if found.is_none() {
+                    records.lose_record(&ask.identity, reference, &mut out.replies);
+                }
+                found
             }
-            _ => {
-                let id = self.take_io_id();
-                let (offset, len) = (reference.unit * UNIT, reference.content_len());
-                self.ios.push(Io::Read { id, file: File::Extents, offset, len });
-                let is_stale = false;
-                self.reads.insert(id, Reading::Content { ask, reference, is_stale });
-            }
-        }
-    }
-
-    /// Key and record of an extent; `None` where they are not what the reference promises.
-    pub(super) fn open_content(
-        &self,
-        identity: &Identity,
-        reference: Reference,
-        content: &Bytes,
-    ) -> Option<(Key, Bytes)> {
-        if content_checksum(self.binding, identity.hash, content) != reference.checksum {
-            return None;
-        }
-        let key = content.get(..reference.key_len as usize)?;
-        let is_its_key = if identity.kind.has_long_key() {
-            fingerprint(self.binding, key)[..] == identity.key[..]
-        } else {
-            *key == identity.key[..]
         };
-        is_its_key
-            .then(|| (Key::at(identity.hash, key), content.slice(reference.key_len as usize..)))
+        self.answer(ask, found, records, &mut out.replies);
     }
 
-    fn answer(&mut self, ask: Ask, found: Option<(Key, Bytes)>) {
-        match ask.who {
-            Who::Worker { worker, place } => {
-                let load = self.load_of(&ask.identity, found.map(|(_, record)| record));
-                self.completions[worker].push(Completion::Loaded { place, load });
+    fn answer(
+        &mut self,
+        ask: Ask,
+        found: Option<(Key, Bytes)>,
+        records: &Records,
+        replies: &mut Replies,
+    ) {
+        match ask.by {
+            Asker::Worker { worker, place } => {
+                let load = records.load_of(&ask.identity, found.map(|(_, record)| record));
+                replies.push(worker, Completion::Loaded { place, load });
             }
-            Who::Listing { listing, item } => self.list_item(listing, item, found),
-            Who::Scrub => self.scrub_answered(),
+            Asker::Listing { listing, item } => {
+                self.answers.push_back(Answer::Item { listing, item, found });
+            }
+            Asker::Scrub => self.answers.push_back(Answer::Checked),
         }
     }
 
-    /// What a worker is told of a record.
-    fn load_of(&self, identity: &Identity, record: Option<Bytes>) -> Load {
-        let is_forgotten = self.flags.has(Database(identity.database), Shard(identity.shard()));
-        match record {
-            Some(record) => Load::Found(record),
-            None if is_forgotten && !mutation::is(Mutation::LostIsAbsent) => Load::Lost,
-            None => Load::Absent,
+    /// Answers a load at once if memory has all that it takes. The engine must have taken all
+    /// requests of the worker, and the worker all completions. Else a newer record could be missed,
+    /// or a lost one called absent.
+    pub(super) fn try_load(place: &Place, records: &mut Records) -> Option<Load> {
+        let identity = Identity::of(records.binding, place);
+        match records.find(&identity)? {
+            Newest::Absent => Some(records.load_of(&identity, None)),
+            Newest::Record(record) => Some(records.load_of(&identity, Some(record))),
+            Newest::Extent(_) => None,
         }
     }
 
-    /// Reads a bucket unless it is being read, and remembers who waits for it.
-    pub(super) fn wait_for(&mut self, bucket: u64, waiter: Waiter) {
+    /// Reads a bucket for a listing unless it is being read.
+    pub(super) fn read_for_listing(&mut self, bucket: u64, records: &Records, device: &mut Device) {
+        if !self.loading.contains_key(&bucket) {
+            self.wait_for(bucket, Waiter::Listing, records, device);
+        }
+    }
+
+    /// Reads a bucket that the scrub suspects.
+    pub(super) fn look_again(
+        &mut self,
+        (bucket, was_still): (u64, bool),
+        records: &Records,
+        device: &mut Device,
+    ) {
+        self.wait_for(bucket, Waiter::Scrub { was_still }, records, device);
+    }
+
+    fn wait_for(&mut self, bucket: u64, waiter: Waiter, records: &Records, device: &mut Device) {
         let is_new = !self.loading.contains_key(&bucket);
         self.loading.entry(bucket).or_default().waiters.push(waiter);
         if is_new {
-            self.read_page(bucket, primary_place(bucket));
+            self.read_page(bucket, primary_place(bucket), records, device);
         }
     }
 
-    /// Reads the buckets that write-back wants, in order; those that lie side by side together.
-    pub(super) fn wait_for_all(&mut self, buckets: &[u64]) {
+    /// Reads the buckets that write-back wants, in order; neighbours are read together.
+    pub(super) fn read_targets(&mut self, buckets: &[u64], records: &Records, device: &mut Device) {
         let mut rest = buckets;
         while let [first, ..] = *rest {
             let goes_on = |(at, &bucket): (usize, &u64)| bucket == first + at as u64;
@@ -241,172 +256,146 @@ impl Engine {
             let len =
                 len.take_while(|&(at, bucket)| goes_on((at, bucket)) && is_new(bucket)).count();
             if len < 2 {
-                self.wait_for(first, Waiter::WriteBack);
+                self.wait_for(first, Waiter::WriteBack, records, device);
                 rest = &rest[1..];
                 continue;
             }
             for &bucket in &rest[..len] {
                 self.loading.entry(bucket).or_default().waiters.push(Waiter::WriteBack);
             }
-            let id = self.take_io_id();
-            let PagePlace { file, offset } = primary_place(first);
-            self.ios.push(Io::Read { id, file, offset, len: len * PAGE });
+            let id = device.read(primary_place(first), len * PAGE);
             self.reads.insert(id, Reading::Run { first });
             rest = &rest[len..];
         }
     }
-
-    fn read_page(&mut self, bucket: u64, place: PagePlace) {
-        let id = self.take_io_id();
-        self.ios.push(Io::Read { id, file: place.file, offset: place.offset, len: PAGE });
-        let image = self.write_back.image(place).cloned();
+    fn read_page(&mut self, bucket: u64, place: PagePlace, records: &Records, device: &mut Device) {
+        let id = device.read(place, PAGE);
+        let image = records.redone.as_ref().and_then(|redone| redone.image(place)).cloned();
         self.reads.insert(id, Reading::Page { bucket, place, image });
     }
 
-    /// Looks for room in groups that a start has left alone: when those that are known have none, or nothing else is to be
-    /// done.
-    pub(super) fn step_maps(&mut self) {
-        let may_read = !self.write_back.is_redone();
-        let is_time = self.extents.seeks_room() || self.is_resting;
-        if may_read && is_time && self.maps.is_empty() && self.extents.unknown().next().is_some() {
-            let groups: Vec<u64> = self.extents.unknown().take(MAPS_AT_ONCE).collect();
-            groups.into_iter().for_each(|group| self.read_map(group));
+    /// Reads maps that a start has left alone, a few at a time.
+    pub(super) fn read_unknown_maps(&mut self, records: &Records, device: &mut Device) {
+        if self.maps.is_empty() {
+            let groups: Vec<u64> = records.extents.unknown().take(MAPS_AT_ONCE).collect();
+            groups.into_iter().for_each(|group| self.read_map(group, device));
         }
     }
 
-    pub(super) fn read_map(&mut self, group: u64) {
-        if !self.maps.insert(group) {
-            return;
+    pub(super) fn read_map(&mut self, group: u64, device: &mut Device) {
+        if self.maps.insert(group) {
+            let id = device.read(map_place(group), PAGE);
+            self.reads.insert(id, Reading::Map { group });
         }
-        let id = self.take_io_id();
-        let place = map_place(group);
-        self.ios.push(Io::Read { id, file: place.file, offset: place.offset, len: PAGE });
-        self.reads.insert(id, Reading::Map { group });
     }
 
-    pub(super) fn read_done(&mut self, reading: Reading, bytes: Bytes) {
+    /// Bytes that are as good as those of a failed read.
+    pub(super) fn stand_in(&self, io: u64) -> Option<Bytes> {
+        match self.reads.get(&io)? {
+            Reading::Page { image, .. } => image.clone(),
+            // It costs no more than a damaged one.
+            Reading::Map { .. } => Some(Bytes::from_static(&[0; PAGE])),
+            Reading::Run { .. } | Reading::Content { .. } => None,
+        }
+    }
+
+    /// A request is done; `pages` are its bytes if they were checked elsewhere. False if it is not
+    /// one of these.
+    pub(super) fn done(
+        &mut self,
+        io: u64,
+        (bytes, pages): (&Bytes, Option<Vec<CheckedPage>>),
+        records: &mut Records,
+        out: &mut Out,
+    ) -> bool {
+        let Some(reading) = self.reads.remove(&io) else { return false };
         match reading {
             Reading::Page { bucket, place, image } => {
-                let page = CheckedPage::of(image.unwrap_or(bytes), place, self.binding);
-                self.page_read(bucket, page);
+                let bytes = image.unwrap_or_else(|| bytes.clone());
+                let page = CheckedPage::of(bytes, place, records.binding);
+                self.page_read(bucket, page, records, out);
             }
             Reading::Run { first } => {
-                let pages = CheckedPage::run(&bytes, primary_place(first), self.binding);
-                self.run_read(first, pages);
+                let check = || CheckedPage::run(bytes, primary_place(first), records.binding);
+                for (bucket, page) in (first..).zip(pages.unwrap_or_else(check)) {
+                    self.page_read(bucket, page, records, out);
+                }
             }
-            Reading::Content { mut ask, reference, is_stale } => {
-                ask.content = (!is_stale).then_some((reference, bytes));
-                self.resolve(ask);
+            Reading::Content { mut ask, reference } => {
+                ask.read = Some(Content { io, reference, bytes: bytes.clone() });
+                self.resolve(ask, records, out);
             }
             Reading::Map { group } => {
                 self.maps.remove(&group);
-                self.learn_map(group, Map::read(&bytes, group, self.binding));
-                self.map_known(group);
-            }
-            Reading::Scrub(read) => self.scrub_read(read, bytes),
-        }
-    }
-
-    /// What was read of these units, or is being read, may be what stood there before.
-    pub(super) fn note_placed(&mut self, unit: u64, count: u64) {
-        let is_of_it = |reference: &Reference| {
-            let end = reference.unit + units_for(reference.content_len());
-            reference.unit < unit + count && unit < end
-        };
-        for reading in self.reads.values_mut() {
-            if let Reading::Content { reference, is_stale, .. }
-            | Reading::Scrub(ScrubRead::Content { reference, is_stale, .. }) = reading
-            {
-                *is_stale |= is_of_it(reference);
+                records.learn_map(
+                    group,
+                    Map::read(bytes, group, records.binding),
+                    &mut out.replies,
+                );
+                self.answers.push_back(Answer::Map(group));
             }
         }
-        for waiter in self.loading.values_mut().flat_map(|loading| &mut loading.waiters) {
-            if let Waiter::Ask(ask) = waiter {
-                ask.content.take_if(|(reference, _)| is_of_it(reference));
-            }
-        }
+        true
     }
 
-    /// Primary pages of buckets that follow each other have been read.
-    pub(super) fn run_read(&mut self, first: u64, pages: Vec<CheckedPage>) {
-        for (bucket, page) in (first..).zip(pages) {
-            self.page_read(bucket, page);
-        }
-    }
-
-    fn page_read(&mut self, number: u64, page: CheckedPage) {
-        let level = self.directory.local_level(number);
+    fn page_read(&mut self, number: u64, page: CheckedPage, records: &mut Records, out: &mut Out) {
+        let level = records.buckets.directory().local_level(number);
         let loading = self.loading.get_mut(&number).expect("its page was asked for");
         let CheckedPage { page, head, bucket } = page;
-        let head =
-            head.filter(|head| is_page_of(head, number, level, loading.pages.len(), loading.first));
-        let Some(head) = head else {
-            return self.bucket_read(number, true, None);
+        let (index, first) = (loading.pages.len(), loading.first);
+        let Some(head) = head.filter(|head| head.is_next_of(number, level, index, first)) else {
+            return self.bucket_read((number, true), None, records, out);
         };
         loading.pages.push(page);
         loading.first.get_or_insert(head);
         if head.next == 0 {
-            return self.bucket_read(number, false, bucket);
+            return self.bucket_read((number, false), bucket, records, out);
         }
         loading.overflow.push(head.next);
-        self.read_page(number, overflow_place(head.next));
+        self.read_page(number, overflow_place(head.next), records, &mut out.device);
     }
 
-    /// Takes a bucket into memory: what is whole of it, with the rest forgotten. `checked` is what a look at its only page
-    /// has found.
+    /// Takes a bucket into memory: its whole part, with the rest forgotten. `checked` is the
+    /// outcome of a check of its only page.
     fn bucket_read(
         &mut self,
-        number: u64,
-        is_damaged: bool,
+        (number, is_damaged): (u64, bool),
         checked: Option<(Bucket, Vec<BadRecord>)>,
+        records: &mut Records,
+        out: &mut Out,
     ) {
         let loading = self.loading.remove(&number).expect("its pages were asked for");
-        let is_void = loading.first.is_some_and(|head| head.batch < self.floor);
+        let is_void = loading.first.is_some_and(|head| head.batch < records.buckets.floor());
         if let Some(&unit) = loading.overflow.last().filter(|_| is_damaged) {
-            self.extents.doubt((unit, PAGE_DOUBTED));
+            records.extents.doubt((unit, PAGE_DOUBTED));
         }
-        let (mut bucket, bad) =
-            checked.unwrap_or_else(|| Bucket::check(loading.pages, loading.overflow, self.binding));
+        let check = || Bucket::check(loading.pages, loading.overflow, records.binding);
+        let (mut bucket, bad) = checked.unwrap_or_else(check);
         if let Some(unknown) = bucket.unknown {
-            return self.fail(&format!("slots: {unknown}"));
+            return out.fail(&format!("slots: {unknown}"));
         }
         if is_void {
             bucket = bucket.void();
         }
-        self.cache.put(number, bucket);
-        let mut stripe = is_damaged.then(|| self.lose_bucket(number));
+        records.buckets.cache_mut().put(number, bucket);
+        let mut stripe = is_damaged.then(|| records.lose_bucket(number, &mut out.replies));
         if !is_void {
-            stripe = stripe.max(self.lose_records(bad));
+            stripe = stripe.max(records.lose_records(bad, &mut out.replies));
         }
         let is_lost = stripe.is_some();
         if let Some(stripe) = stripe {
-            self.repair_after(number, stripe);
+            records.repair_after(number, stripe);
         }
         for waiter in loading.waiters {
             match waiter {
-                Waiter::Ask(ask) => self.resolve(ask),
+                Waiter::Ask(ask) => self.resolve(ask, records, out),
                 Waiter::Listing => {}
-                Waiter::WriteBack => self.target_known(number),
-                Waiter::Scrub { was_still } => self.scrub_known(number, is_lost, was_still),
+                Waiter::WriteBack => self.answers.push_back(Answer::Target(number)),
+                Waiter::Scrub { was_still } => {
+                    let bucket = number;
+                    self.answers.push_back(Answer::SecondLook { bucket, is_lost, was_still });
+                }
             }
         }
     }
-}
-
-/// True if a page is the next one of its bucket.
-pub(in crate::disk) fn is_page_of(
-    head: &PageHead,
-    bucket: u64,
-    level: u32,
-    index: usize,
-    first: Option<PageHead>,
-) -> bool {
-    let first = first.unwrap_or(*head);
-    let is_last = usize::from(head.index) + 1 == usize::from(head.pages);
-    head.bucket == bucket
-        && head.level == level
-        && usize::from(head.index) == index
-        && head.batch == first.batch
-        && head.pages == first.pages
-        && is_last == (head.next == 0)
 }

@@ -1,35 +1,33 @@
-//! A store is created, and found again: superblock, spare, ring, in this order; everything else when it is touched.
+//! A store is created, and found again: superblock, double-write buffer, ring, in this order, and
+//! all else when it is touched.
 //!
-//! What this reads and writes is bounded by the lengths of ring and spare, whatever the number of keys.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! The lengths of ring and double-write buffer bound the bytes that a start reads and writes,
+//! whatever the number of keys.
 
 use bytes::Bytes;
-use hashbrown::HashMap;
-use types::key::SHARDS;
-use types::limits::SPACES;
-use types::{Database, Shard};
 
-use super::Engine;
+use super::buckets::Buckets;
+use super::clock::{Clock, burst_len};
 use super::config::{Config, OpenError};
-use super::joins::Slots;
-use super::loss::SUPERBLOCK_UNUSABLE;
-use super::scrub::Scrub;
-use super::superblocks::{Superblocks, write_superblocks};
-use super::surplus::Surplus;
-use super::sweep::{Sweep, burst_len};
+use super::contents::Contents;
+use super::losses::Losses;
+use super::mending::{blank_ahead, restore};
+use super::records::Records;
+use super::redone::Redone as Unplaced;
+use super::staged::Staged;
+use super::superblocks::{SUPERBLOCK_UNUSABLE, Superblocks, write_superblocks};
 use super::write_back::WriteBack;
-use crate::disk::cache::{ByNumber, Cache};
+use crate::disk::cache::Cache;
 use crate::disk::directory::Directory;
 use crate::disk::entry::Mark;
 use crate::disk::extents::{Extents, Map};
-use crate::disk::index::Index;
 use crate::disk::io::{Blocking, File, Files, Medium, Write};
 use crate::disk::page::Packer;
-use crate::disk::place::{COPIES, PAGE, PagePlace, map_place, primary_place, units_for};
+use crate::disk::place::{COPIES, PAGE, PagePlace, map_place, primary_place};
 use crate::disk::pool::Pool;
-use crate::disk::recovery::{CHUNK, Recovered, RingImage};
-use crate::disk::ring::{Marked, Ring, ring_writes};
+use crate::disk::recovery::{CHUNK, Recovered, Restored, RingImage};
+use crate::disk::replies::Replies;
+use crate::disk::ring::{Ring, ring_writes};
 use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank};
 use crate::disk::superblock::{Flags, Superblock};
@@ -41,16 +39,11 @@ const MAPS_AT_START: u64 = 16;
 /// Bytes that are kept for batches at most, however long the ring is.
 const POOL_LEN_MAX: usize = 28 << 20;
 
-/// Sectors that a store commits after it was opened before it writes back: what is asked first does not wait behind
-/// what the process before left over.
-fn first_sectors(ring: u64) -> u64 {
-    (ring / 1024).max(16)
-}
-
-/// Makes an empty store. The superblocks come last: without them there is no store, whatever else is there.
+/// Makes an empty store. The superblocks come last: without them there is no store, whatever else
+/// is there.
 ///
 /// # Errors
-/// [`OpenError::Exists`] where a superblock is found; sizes out of range; what the medium says.
+/// [`OpenError::Exists`] if a superblock is found; sizes out of range; the medium's reason.
 pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<(), OpenError> {
     config.check()?;
     let mut medium = Blocking::new(medium);
@@ -99,11 +92,13 @@ pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<
     Ok(write_superblocks(&mut medium, &superblock)?)
 }
 
-/// A write-back that a start finds in the spare, all of it, and does not put in place before it serves.
+/// A write-back that a start finds in the double-write buffer, all of it, and does not put in place
+/// before it serves.
 struct Redone {
     images: Images,
     superblock: Superblock,
-    /// Where the ring begins until the write-back is in place: what it moved is not to leave the ring before.
+    /// Where the ring begins until the write-back is in place: its entries must not leave the ring
+    /// before.
     tail: u64,
 }
 
@@ -131,7 +126,7 @@ impl Redone {
     }
 }
 
-/// What was found before the engine exists.
+/// The parts of a store that were found.
 pub(in crate::disk) struct Opening {
     pub(in crate::disk) superblock: Superblock,
     /// Bytes from the start of the slots file where copies of it stood that were of no use.
@@ -140,7 +135,7 @@ pub(in crate::disk) struct Opening {
     /// Positions of the ring's free part that must be made blank after damage.
     not_blank: Vec<u64>,
     redone: Option<Redone>,
-    /// Pages may be of a write-back that the superblock says nothing of.
+    /// Pages may be of a write-back that the superblock does not know.
     may_be_older: bool,
 }
 
@@ -155,8 +150,8 @@ impl Opening {
         redo: bool,
     ) -> Result<Opening, OpenError> {
         if redo {
-            // What the process before left in a cache must not be taken for durable: what is said on the strength of
-            // it must outlive the next loss of power.
+            // Bytes that the process before left in a cache are not durable yet. Answers that rest
+            // on them must outlive the next loss of power.
             medium.store(Vec::new(), Files::ALL)?;
         }
         let mut copies = Superblocks::read(medium)?;
@@ -184,7 +179,8 @@ impl Opening {
                     redone = Some(found);
                 }
                 Err(images) => {
-                    // A loss of power may have torn one copy while the other was damaged: the images have both.
+                    // A loss of power may have torn one copy while the other was damaged: the
+                    // images have both.
                     spare::redo(medium, &images)?;
                     copies = Superblocks::read(medium)?;
                     superblock = copies.newest();
@@ -203,7 +199,7 @@ impl Opening {
         if recovered.damaged
             && let Some(Redone { images, .. }) = redone.take()
         {
-            // What comes now replaces both superblocks.
+            // Both superblocks are replaced now.
             spare::redo(medium, &images)?;
             copies = Superblocks::read(medium)?;
         }
@@ -216,12 +212,13 @@ impl Opening {
     }
 }
 
-/// Up to so many bytes of batches are kept when they are done with: what a burst may be, and no more than the cache may take.
+/// Most bytes of batches that are kept for later ones: a burst of them, and no more than the cache
+/// may take.
 fn pool_len_max(ring: u64, config: &Config) -> usize {
     (burst_len(ring) as usize * SECTOR).min(config.cache_bytes).min(POOL_LEN_MAX)
 }
 
-/// The stripe that says that all shards are forgotten.
+/// The ring batch that says that all shards are forgotten.
 fn mark_of_all(binding: u64, head: u64) -> Bytes {
     let mut raw = Vec::new();
     Mark::FORGET_ALL.append_to(binding, &mut raw);
@@ -230,11 +227,12 @@ fn mark_of_all(binding: u64, head: u64) -> Bytes {
     writer.finish(binding, head)
 }
 
-/// What the ring held, and which of its sectors are bad.
+/// The content of the ring, and its bad sectors.
 pub(in crate::disk) struct FoundRing {
     pub(in crate::disk) recovered: Recovered,
-    /// Positions, where all are asked for. After damage else: what is not blank in front of the head, among it, a lap
-    /// later, what is damaged behind the new tail.
+    /// Positions of all bad sectors, if all are asked for. Else, after damage, of those that are
+    /// not blank in front of the head. Damaged ones behind the new tail stand among them a lap
+    /// later.
     pub(in crate::disk) bad: Vec<u64>,
 }
 
@@ -266,220 +264,188 @@ pub(in crate::disk) fn find_ring(
     Ok(FoundRing { recovered, bad })
 }
 
-impl Engine {
-    /// Opens a store for so many workers; shard `s` belongs to worker `s % workers`.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
-    ///
-    /// # Panics
-    /// If `workers` is zero.
-    pub fn open(
-        medium: &mut dyn Medium,
-        binding: u64,
-        workers: usize,
-        config: &Config,
-    ) -> Result<Engine, OpenError> {
-        assert!(workers > 0, "a store without a worker serves nobody");
-        config.check()?;
-        let mut medium = Blocking::new(medium);
-        let mut opening = Opening::find(&mut medium, Some(binding), true)?;
-        if opening.recovered.damaged {
-            let mark = mark_of_all(binding, opening.recovered.head);
-            let (sectors, ring) = ((mark.len() / SECTOR) as u64, opening.superblock.ring);
-            opening.recovered.make_room_for(sectors, ring);
-        }
-        let is_followed = !opening.recovered.stripes.is_empty();
-        let mut engine = Engine::new(&opening, workers, config);
-        for &offset in &opening.unusable {
-            base::sometimes!("disk: a start finds a superblock that is of no use");
-            engine.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
-        }
-        engine.read_maps(&mut medium, opening.redone.as_ref());
-        if opening.may_be_older {
-            engine.extents.doubt_end();
-        }
-        engine.ring.head = opening.recovered.head;
-        engine.replay(&mut opening.recovered);
-        match opening.recovered.damaged {
-            true => engine.forget_all(&mut medium, &opening, is_followed)?,
-            false => engine.mend(&mut medium, &opening)?,
-        }
-        if let Some(Redone { images, tail, .. }) = opening.redone.take() {
-            let tail = std::mem::replace(&mut engine.ring.tail, tail);
-            engine.write_back = WriteBack::redo(images.whole, tail);
-        }
-        engine.sweep = Sweep::new(engine.ring.sectors, engine.ring.head, engine.ring.used());
-        engine.held_until = engine.ring.head + first_sectors(engine.ring.sectors);
-        for database in 0..SPACES as u8 {
-            for shard in 0..=u8::MAX {
-                if engine.flags.has(Database(database), Shard(shard)) {
-                    engine.announce_one(Database(database), Shard(shard));
-                }
-            }
-        }
-        Ok(engine)
-    }
+/// The parts of an engine whose store was found.
+pub(super) struct Opened {
+    pub(super) records: Records,
+    pub(super) write_back: WriteBack,
+    pub(super) replies: Replies,
+}
 
-    fn new(opening: &Opening, workers: usize, config: &Config) -> Engine {
+/// Opens a store for so many workers.
+///
+/// # Errors
+/// See [`OpenError`].
+pub(super) fn open(
+    medium: &mut dyn Medium,
+    binding: u64,
+    workers: usize,
+    config: &Config,
+) -> Result<Opened, OpenError> {
+    config.check()?;
+    let mut medium = Blocking::new(medium);
+    let mut opening = Opening::find(&mut medium, Some(binding), true)?;
+    if opening.recovered.damaged {
+        let mark = mark_of_all(binding, opening.recovered.head);
+        let (sectors, ring) = ((mark.len() / SECTOR) as u64, opening.superblock.ring);
+        opening.recovered.make_room_for(sectors, ring);
+    }
+    let is_followed = !opening.recovered.stripes.is_empty();
+    let mut opened = Opened::new(&opening, workers, config);
+    let replies = &mut opened.replies;
+    for &offset in &opening.unusable {
+        base::sometimes!("disk: a start finds a superblock that is of no use");
+        replies.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
+    }
+    remark_restored(&opening.recovered.restored, opening.superblock.ring, replies);
+    read_maps(&mut opened.records, &mut medium, opening.redone.as_ref(), replies);
+    if opening.may_be_older {
+        opened.records.extents.doubt_end();
+    }
+    opened.replay(&mut opening.recovered);
+    match opening.recovered.damaged {
+        true => opened.forget_all(&mut medium, &opening, is_followed)?,
+        false => opened.mend(&mut medium, &opening)?,
+    }
+    let Opened { records, replies, .. } = &mut opened;
+    if let Some(Redone { images, tail, .. }) = opening.redone.take() {
+        let ring_tail = &mut records.staged.ring_mut().tail;
+        records.redone = Some(Unplaced::new(images.whole, std::mem::replace(ring_tail, tail)));
+    }
+    records.clock = Clock::new(records.staged.ring());
+    records.losses.tell_all(replies);
+    Ok(opened)
+}
+
+impl Opened {
+    fn new(opening: &Opening, workers: usize, config: &Config) -> Opened {
         let superblock = &opening.superblock;
-        Engine {
+        let ring = Ring::new(superblock.ring, superblock.tail);
+        // Pages of a write-back whose images were damaged may be about. They have the next number:
+        // the superblock of the one before was in place when they were written.
+        let write_back = WriteBack::new(superblock.batch + 2, superblock.spare);
+        let buckets = Buckets::new(
+            superblock.directory,
+            Cache::new(config.cache_bytes),
+            (superblock.used, superblock.floor),
+            (config.fill_percent, 1 << config.initial_level),
+        );
+        let records = Records {
             binding: superblock.binding,
-            fill_percent: config.fill_percent,
-            spare: superblock.spare,
-            completions: (0..workers).map(|_| Vec::new()).collect(),
-            ios: Vec::new(),
-            // Far above the numbers used while opening: a late answer to those means nothing.
-            next_io: 1 << 32,
-            failure: None,
-            ring: Ring::new(superblock.ring, superblock.tail),
-            index: Index::default(),
-            pool: Pool::new(pool_len_max(superblock.ring, config)),
-            commit: None,
-            directory: superblock.directory,
-            cache: Cache::new(config.cache_bytes),
+            clock: Clock::new(&ring),
+            staged: Staged::new(ring, Pool::new(pool_len_max(superblock.ring, config))),
+            buckets,
             extents: Extents::new(superblock.groups, config.first_fit),
-            unwritten: BTreeMap::new(),
-            unwritten_len: 0,
-            loading: HashMap::with_hasher(ByNumber),
-            reads: HashMap::with_hasher(ByNumber),
-            maps: BTreeSet::new(),
-            listings: BTreeMap::new(),
-            next_listing: 0,
-            write_back: WriteBack::default(),
-            writing: None,
-            fruitless: None,
-            met_repair: false,
-            // Pages of a write-back whose images were damaged may be about: of the next number, for the superblock of the
-            // one before was in place when they were written; in stores of older versions of the one after that.
-            batch: superblock.batch + 2,
-            batch_in_place: superblock.batch + 2,
-            floor: superblock.floor,
-            is_numbered: false,
-            used: superblock.used,
-            sweep: Sweep::new(superblock.ring, superblock.tail, 0),
-            marked: Marked::default(),
-            held_until: 0,
-            is_resting: false,
-            flags: superblock.flags.clone(),
-            flags_durable: superblock.flags.clone(),
-            losses: vec![0; SPACES * SHARDS],
-            scrub: Scrub::default(),
-            surplus: Surplus::default(),
-            buckets_min: 1 << config.initial_level,
-            slots: Slots::unknown(),
-            repairs: BTreeMap::new(),
-        }
-    }
-
-    fn read_maps(&mut self, medium: &mut Blocking<'_>, redone: Option<&Redone>) {
-        let binding = self.binding;
-        let mut read = |group: u64| {
-            let place = map_place(group);
-            let page = match redone.and_then(|redone| redone.image(place)) {
-                Some(image) => image.clone(),
-                None => medium.read(place.file, place.offset, PAGE)?,
-            };
-            Ok::<_, String>(Map::read(&page, group, binding))
+            contents: Contents::default(),
+            losses: Losses::new(&superblock.flags),
+            redone: None,
         };
-        for _ in 0..MAPS_AT_START {
-            let Some(group) = self.extents.unknown().next() else { break };
-            // One that cannot be read costs no more than a damaged one.
-            let map = read(group).unwrap_or_default();
-            self.learn_map(group, map);
-        }
-        // A superblock that does not count a group which has a map is older than that.
-        loop {
-            match read(self.extents.groups()) {
-                Ok(Some(map)) => {
-                    base::sometimes!("disk: a superblock does not count a group");
-                    self.extents.find(map);
-                }
-                Ok(None) => return,
-                Err(_) => return self.extents.doubt_end(),
-            }
-        }
+        Opened { records, write_back, replies: Replies::new(workers) }
     }
 
-    /// Takes what the ring holds.
-    pub(super) fn replay(&mut self, recovered: &mut Recovered) {
+    /// Takes the entries and marks of the ring.
+    fn replay(&mut self, recovered: &mut Recovered) {
+        let Records { staged, extents, losses, .. } = &mut self.records;
+        staged.ring_mut().head = recovered.head;
         let stripes = std::mem::take(&mut recovered.stripes);
         for mark in stripes.iter().flat_map(|found| &found.said.marks) {
-            self.replay_mark(*mark);
+            losses.set(*mark);
+            losses.set_durable(&[*mark]);
         }
-        self.remark_restored(&recovered.restored);
-        let (places, payloads): (Vec<_>, Vec<_>) =
-            stripes.into_iter().map(|found| ((found.position, found.said), found.payload)).unzip();
-        let first = self.ring.put_before(places);
-        for (number, payload) in (first..).zip(payloads) {
-            let ring = &mut self.ring;
-            self.index.insert_durable(&payload, number, |replaced| ring.discharge(replaced));
-        }
-        self.trim();
-        for (unit, count) in self.staged_runs() {
-            self.extents.hold(unit, count);
+        staged.replay(stripes);
+        for (unit, count) in staged.runs() {
+            extents.hold(unit, count);
         }
     }
 
-    fn replay_mark(&mut self, mark: Mark) {
-        for (database, shard) in mark.shards() {
-            self.flags.set(database, shard, mark.forgotten);
-            self.flags_durable.set(database, shard, mark.forgotten);
-        }
-    }
-
-    /// Units that only the ring refers to.
-    fn staged_runs(&self) -> Vec<(u64, u64)> {
-        if !self.index.has_references() {
-            return Vec::new();
-        }
-        let staged = self.index.range(0, u64::MAX).map(|(_, slot)| slot.entry());
-        let references = staged.filter_map(|entry| entry.reference());
-        references.map(|reference| (reference.unit, units_for(reference.content_len()))).collect()
-    }
-
-    /// Sectors of the ring that are not what they should be are, before anybody is served.
+    /// Makes sectors of the ring as they should be before any request is served.
     fn mend(&self, medium: &mut Blocking<'_>, opening: &Opening) -> Result<(), String> {
-        self.blank(medium, &opening.not_blank)?;
-        self.restore(medium, &opening.recovered.restored)
+        let ring = self.records.staged.ring();
+        blank_ahead(medium, self.records.binding, ring, &opening.not_blank)?;
+        restore(medium, ring, &opening.recovered.restored)
     }
 
-    /// The ring lost records that nobody can name: all shards are forgotten and all pages are void. What the ring
-    /// holds behind the damage is newer than what was lost, and stays.
+    /// The ring lost records, and their keys are not known: all shards are forgotten and all pages
+    /// are void. Batches behind the damage are newer than the lost ones, and stay.
     ///
-    /// The mark is in the ring before the superblock moves the tail past the damage: until then every start finds that again
-    /// and ends up here.
+    /// The mark is in the ring before the superblock moves the tail past the damage. Until then
+    /// every start finds the damage again and ends up here.
     ///
-    /// Only that something was written later may show that what is damaged had been confirmed. A whole stripe shows it, and
-    /// would be taken for lost itself if a start ended up here and left behind the mark what is to be mended. Where it
-    /// `is_followed` by none, all that shows it may be what is to be made blank, until the mark does.
+    /// Only a later write may show that the damaged sectors had been confirmed. A whole batch shows
+    /// it. It would be taken for lost itself if a start left behind the mark sectors that are to be
+    /// mended. If no batch follows, the sectors that are to be made blank may be all that shows it,
+    /// until the mark does.
     fn forget_all(
         &mut self,
         medium: &mut Blocking<'_>,
         opening: &Opening,
         is_followed: bool,
     ) -> Result<(), OpenError> {
-        let head = self.ring.head;
-        let bytes = mark_of_all(self.binding, head);
+        let ring = self.records.staged.ring();
+        let (head, ring_sectors, tail) = (ring.head, ring.sectors, ring.next_tail());
+        let bytes = mark_of_all(self.records.binding, head);
         let sectors = (bytes.len() / SECTOR) as u64;
-        let tail = self.ring.next_tail();
-        assert!(head + sectors <= tail + self.ring.sectors, "there is room for the mark");
+        assert!(head + sectors <= tail + ring_sectors, "there is room for the mark");
         if is_followed {
             self.mend(medium, opening)?;
         }
-        medium.store(ring_writes(bytes, head, self.ring.sectors), Files::of(File::Ring))?;
-        let number = self.ring.put_behind(head);
-        self.ring.head = head + sectors;
-        self.ring.stripe(number).expect("it has just been added").has_marks = true;
-        self.replay_mark(Mark::FORGET_ALL);
-        self.void_pages();
+        medium.store(ring_writes(bytes, head, ring_sectors), Files::of(File::Ring))?;
+        let ring = self.records.staged.ring_mut();
+        let number = ring.put_behind(head);
+        ring.head = head + sectors;
+        ring.stripe(number).expect("it has just been added").has_marks = true;
+        self.records.losses.set(Mark::FORGET_ALL);
+        self.records.losses.set_durable(&[Mark::FORGET_ALL]);
+        self.write_back.void_pages(&mut self.records);
         if !is_followed {
             self.mend(medium, opening)?;
         }
-        let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
-        write_superblocks(medium, &self.superblock(tail))?;
-        self.flags_durable = flags;
-        self.ring.tail = tail;
+        let flags = &opening.superblock.flags;
+        write_superblocks(medium, &self.write_back.superblock(tail, flags, &self.records))?;
+        self.records.staged.ring_mut().tail = tail;
         Ok(())
     }
+}
+
+fn read_maps(
+    records: &mut Records,
+    medium: &mut Blocking<'_>,
+    redone: Option<&Redone>,
+    replies: &mut Replies,
+) {
+    let binding = records.binding;
+    let mut read = |group: u64| {
+        let place = map_place(group);
+        let page = match redone.and_then(|redone| redone.image(place)) {
+            Some(image) => image.clone(),
+            None => medium.read(place.file, place.offset, PAGE)?,
+        };
+        Ok::<_, String>(Map::read(&page, group, binding))
+    };
+    for _ in 0..MAPS_AT_START {
+        let Some(group) = records.extents.unknown().next() else { break };
+        // One that cannot be read costs no more than a damaged one.
+        let map = read(group).unwrap_or_default();
+        records.learn_map(group, map, replies);
+    }
+    // A superblock that does not count a group which has a map is older than that.
+    loop {
+        match read(records.extents.groups()) {
+            Ok(Some(map)) => {
+                base::sometimes!("disk: a superblock does not count a group");
+                records.extents.find(map);
+            }
+            Ok(None) => return,
+            Err(_) => return records.extents.doubt_end(),
+        }
+    }
+}
+
+/// Sectors of the ring.
+fn remark_restored(restored: &[Restored], ring: u64, replies: &mut Replies) {
+    let Some(Restored { position: first, .. }) = restored.first() else { return };
+    base::sometimes!("disk: a start finds sectors that parity restores");
+    let offset = first % ring * SECTOR as u64;
+    let count = restored.len();
+    let text = format!("{count} damaged sectors from here on; they are repaired from parity");
+    replies.remark(PagePlace { file: File::Ring, offset }, &text);
 }

@@ -1,11 +1,12 @@
-//! The scrub: superblocks, pages, large records and maps, read past every cache and verified again and again.
+//! The scrub: superblocks, pages, large records and maps, read past every cache and verified again
+//! and again.
 //!
-//! One read at a time, as many as the step pays for. A page that fails is not judged by that alone, for it may have been
-//! rewritten while it was read: what is in the cache is written anew, everything else is read once more as any load
-//! reads it, and is forgotten there if it is damaged. The ring and the spare are not looked at: what they hold is in
-//! memory too, and goes home soon.
+//! One read at a time, as many as the step pays for. A page that fails is not judged by that alone:
+//! it may have been rewritten while it was read. A bucket in the cache is written again. Any other
+//! is read once more as a load reads it, and forgotten as far as it is damaged. The scrub skips the
+//! ring and the double-write buffer: memory has their contents too, and they go home soon.
 //!
-//! Pages that are looked at tell a survey ([`crate::disk::survey`]) which units they refer to, and the maps, which come
+//! Pages tell a survey ([`crate::disk::survey`]) which units they refer to; the maps, which come
 //! last, are held against that.
 
 use std::collections::VecDeque;
@@ -13,39 +14,36 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 
-use super::Engine;
-use super::lookup::{Ask, Reading, Waiter, Who, is_page_of};
-use super::loss::SUPERBLOCK_UNUSABLE;
-use super::superblocks::Superblocks;
-use super::write_back::WriteBack;
+use super::lookup::Lookups;
+use super::records::Records;
+use super::superblocks::{SUPERBLOCK_UNUSABLE, Superblocks};
+use super::write_back::{Since, WriteBack};
 use crate::disk::entry::{Identity, Kind, Reference};
 use crate::disk::extents::Map;
-use crate::disk::io::{File, Io};
+use crate::disk::io::File;
 use crate::disk::page::{Bucket, PageHead};
 use crate::disk::place::{
-    COPIES, PAGE, PAGE_UNITS, PagePlace, UNIT, map_place, overflow_place, primary_place,
+    COPIES, PAGE, PAGE_UNITS, PagePlace, map_place, overflow_place, primary_place,
 };
+use crate::disk::replies::{Out, Replies};
 use crate::mutation::{self, Mutation};
 use crate::{Completion, Scrubbed};
 
 /// Primary pages of one read.
 const PAGES_AT_ONCE: u64 = 16;
 
-/// How far the scrub has come, and who pays for it.
+/// How far the scrub has come, and which worker pays for it.
 #[derive(Debug, Default)]
 pub(super) struct Scrub {
     asked: Option<Asked>,
     /// Bytes paid for, less those read: a large record is read whole.
     credit: i64,
     next: Next,
-    /// What the pages read last lead to.
+    /// Parts of the pages that were read last.
     parts: VecDeque<Part>,
-    /// Reads and second looks under way.
-    waiting: usize,
-    /// Places found damaged since the last answer.
-    damaged: u64,
-    /// A superblock or a map is to be written again though nothing else is.
-    pub(super) is_torn: bool,
+    read: Option<(u64, Read)>,
+    /// Second looks under way.
+    looks: usize,
 }
 
 #[derive(Debug)]
@@ -54,7 +52,7 @@ struct Asked {
     done: Scrubbed,
 }
 
-/// What is looked at next.
+/// The part that is read next.
 #[derive(Clone, Copy, Default, Debug)]
 enum Next {
     #[default]
@@ -71,7 +69,7 @@ enum Part {
 
 /// A bucket of several pages, of which the next is to be read.
 #[derive(Debug)]
-pub(super) struct Chain {
+struct Chain {
     bucket: u64,
     pages: Vec<Bytes>,
     first: PageHead,
@@ -79,304 +77,326 @@ pub(super) struct Chain {
     since: Since,
 }
 
-/// What write-back was doing when a read began.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Since {
-    batch: u64,
-    is_quiet: bool,
-}
-
-/// A read of the scrub.
+/// The read under way.
 #[derive(Debug)]
-pub(super) enum ScrubRead {
+enum Read {
     Superblocks(Since),
     Buckets { first: u64, since: Since },
     Chain(Chain),
-    Content { identity: Identity, reference: Reference, is_stale: bool },
+    Content(Identity, Reference),
     Map { group: u64, since: Since },
 }
 
-impl Scrub {
-    /// Something was found damaged, by whomever.
-    pub(super) fn note_damage(&mut self) {
-        self.damaged += 1;
-    }
+/// The parts of the engine that a scrub works with.
+pub(super) struct Around<'e> {
+    pub(super) records: &'e mut Records,
+    pub(super) lookups: &'e mut Lookups,
+    pub(super) write_back: &'e mut WriteBack,
+    pub(super) out: &'e mut Out,
 }
 
-impl Engine {
+impl Scrub {
     /// Takes a worker's request for a step.
-    pub(super) fn ask_scrub(&mut self, worker: usize, bytes: u64) {
+    pub(super) fn ask(&mut self, worker: usize, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.scrub.credit = self.scrub.credit.saturating_add(bytes).min(bytes);
-        self.scrub.asked = Some(Asked { worker, done: Scrubbed::default() });
+        self.credit = self.credit.saturating_add(bytes).min(bytes);
+        self.asked = Some(Asked { worker, done: Scrubbed::default() });
     }
 
-    /// Reads on while there is credit. Until the last process's write-back is in place its pages are not what the
-    /// device holds.
-    pub(super) fn step_scrub(&mut self) {
-        if self.scrub.asked.is_none() || self.scrub.waiting > 0 || self.write_back.is_redone() {
+    /// Reads on while there is credit. Until the last process's write-back is in place the device
+    /// has other pages.
+    pub(super) fn step(&mut self, around: &mut Around<'_>) {
+        let is_busy = self.read.is_some() || self.looks > 0;
+        if self.asked.is_none() || is_busy || around.records.redone.is_some() {
             return;
         }
-        if self.scrub.credit <= 0 {
-            return self.answer_scrub(false);
+        if self.credit <= 0 {
+            return self.answer(false, around);
         }
-        match self.scrub.parts.pop_front() {
+        match self.parts.pop_front() {
             Some(Part::Chain(chain)) => {
-                let place = overflow_place(chain.next);
-                self.scrub_from(place.file, place.offset, PAGE, ScrubRead::Chain(chain));
+                self.read(overflow_place(chain.next), PAGE, Read::Chain(chain), around);
             }
             Some(Part::Content(identity, reference)) => {
-                let (offset, len) = (reference.unit * UNIT, reference.content_len());
-                // The same record may be on its way there, by a stripe or by a write-back of its bucket.
-                let bucket = self.directory.bucket_of(identity.hash);
-                let is_stale =
-                    self.unwritten.contains_key(&reference.unit) || self.cache.is_pinned(bucket);
-                let read = ScrubRead::Content { identity, reference, is_stale };
-                self.scrub_from(File::Extents, offset, len, read);
+                let records = &around.records;
+                // A batch, or a write-back of its bucket, may be writing the same record there.
+                let bucket = records.buckets.directory().bucket_of(identity.hash);
+                let is_stale = records.contents.unwritten(reference).is_some()
+                    || records.buckets.cache().is_pinned(bucket);
+                let (place, len) = (overflow_place(reference.unit), reference.content_len());
+                let io = self.read(place, len, Read::Content(identity, reference), around);
+                around.records.contents.begin_read(io, reference, is_stale);
             }
-            None => self.scrub_next(),
+            None => self.read_next(around),
         }
     }
 
-    fn scrub_next(&mut self) {
-        let since = self.since();
-        match self.scrub.next {
+    fn read_next(&mut self, around: &mut Around<'_>) {
+        let since = around.write_back.since();
+        let buckets = around.records.buckets.count();
+        match self.next {
             Next::Superblocks => {
-                self.begin_survey();
-                self.scrub.next = Next::Buckets(0);
-                let len = COPIES as usize * PAGE;
-                self.scrub_from(File::Slots, 0, len, ScrubRead::Superblocks(since));
+                around.records.extents.begin_survey(since.batch());
+                self.next = Next::Buckets(0);
+                let place = PagePlace { file: File::Slots, offset: 0 };
+                self.read(place, COPIES as usize * PAGE, Read::Superblocks(since), around);
             }
-            Next::Buckets(first) if first < self.directory.buckets() => {
+            Next::Buckets(first) if first < buckets => {
                 if first == 0 {
-                    self.look_at_pages();
+                    around.records.extents.look_at_pages(around.write_back.in_place());
                 }
-                let count = PAGES_AT_ONCE.min(self.directory.buckets() - first);
-                self.scrub.next = Next::Buckets(first + count);
-                let offset = primary_place(first).offset;
-                let len = count as usize * PAGE;
-                self.scrub_from(File::Slots, offset, len, ScrubRead::Buckets { first, since });
+                let count = PAGES_AT_ONCE.min(buckets - first);
+                self.next = Next::Buckets(first + count);
+                let read = Read::Buckets { first, since };
+                self.read(primary_place(first), count as usize * PAGE, read, around);
             }
             Next::Buckets(_) => {
-                self.scrub.next = Next::Map(0);
-                self.step_scrub();
+                self.next = Next::Map(0);
+                self.step(around);
             }
-            Next::Map(group) if group < self.extents.groups() => {
-                self.scrub.next = Next::Map(group + 1);
-                let place = map_place(group);
-                self.scrub_from(place.file, place.offset, PAGE, ScrubRead::Map { group, since });
+            Next::Map(group) if group < around.records.extents.groups() => {
+                self.next = Next::Map(group + 1);
+                self.read(map_place(group), PAGE, Read::Map { group, since }, around);
             }
             Next::Map(_) => {
-                self.scrub.next = Next::Superblocks;
-                self.scrub.is_torn |= self.extents.dirty() > 0;
-                self.extents.end_survey();
-                self.answer_scrub(true);
+                self.next = Next::Superblocks;
+                if around.records.extents.dirty() > 0 {
+                    around.write_back.call();
+                }
+                around.records.extents.end_survey();
+                self.answer(true, around);
             }
         }
     }
 
-    fn answer_scrub(&mut self, has_ended: bool) {
-        let Some(Asked { worker, done }) = self.scrub.asked.take() else { return };
-        let damaged = std::mem::take(&mut self.scrub.damaged);
+    fn answer(&mut self, has_ended: bool, around: &mut Around<'_>) {
+        let Some(Asked { worker, done }) = self.asked.take() else { return };
+        let damaged = around.records.losses.take_damaged();
         let scrubbed = Scrubbed { damaged, has_ended, ..done };
-        self.completions[worker].push(Completion::Scrubbed(scrubbed));
+        around.out.replies.push(worker, Completion::Scrubbed(scrubbed));
     }
 
-    fn scrub_from(&mut self, file: File, offset: u64, len: usize, read: ScrubRead) {
-        let id = self.take_io_id();
-        self.ios.push(Io::Verify { id, file, offset, len });
-        self.reads.insert(id, Reading::Scrub(read));
-        self.scrub.waiting += 1;
-        self.scrub.credit -= len as i64;
-        if let Some(asked) = &mut self.scrub.asked {
+    fn read(&mut self, place: PagePlace, len: usize, read: Read, around: &mut Around<'_>) -> u64 {
+        let io = around.out.device.verify(place, len);
+        self.read = Some((io, read));
+        self.credit -= len as i64;
+        if let Some(asked) = &mut self.asked {
             asked.done.bytes += len as u64;
         }
+        io
     }
 
-    fn since(&self) -> Since {
-        let is_building = !matches!(self.write_back, WriteBack::Idle | WriteBack::Gather(_));
-        let is_quiet = !is_building && self.writing.is_none();
-        Since { batch: self.batch, is_quiet }
+    /// Bytes that are as good as those of a failed read: superblocks and maps are written again.
+    pub(super) fn stand_in(&self, io: u64) -> Option<Bytes> {
+        let (of, read) = self.read.as_ref()?;
+        let is_mended = matches!(read, Read::Superblocks(_) | Read::Map { .. });
+        (*of == io && is_mended).then(Bytes::new)
     }
 
-    /// Nothing can have been rewritten since then.
-    fn is_still(&self, since: Since) -> bool {
-        since.is_quiet && self.since().is_quiet && self.batch == since.batch
-    }
-
-    pub(super) fn scrub_read(&mut self, read: ScrubRead, bytes: Bytes) {
-        self.scrub.waiting -= 1;
+    /// A request is done; false if it is not the scrub's.
+    pub(super) fn done(&mut self, io: u64, bytes: &Bytes, around: &mut Around<'_>) -> bool {
+        let Some((_, read)) = self.read.take_if(|(of, _)| *of == io) else { return false };
         if mutation::is(Mutation::DiskScrubBlind) {
-            return;
+            return true;
         }
         match read {
-            ScrubRead::Superblocks(since) => self.scrub_superblocks(since, &bytes),
-            ScrubRead::Buckets { first, since } => {
-                for (index, at) in (0..bytes.len()).step_by(PAGE).enumerate() {
-                    let bucket = first + index as u64;
-                    self.scrub_primary(bucket, since, bytes.slice(at..at + PAGE));
+            Read::Superblocks(since) => judge_superblocks(since, bytes, around),
+            Read::Buckets { first, since } => {
+                for (bucket, at) in (first..).zip((0..bytes.len()).step_by(PAGE)) {
+                    self.judge_primary(bucket, since, bytes.slice(at..at + PAGE), around);
                 }
             }
-            ScrubRead::Chain(chain) => self.scrub_overflow(chain, bytes),
-            ScrubRead::Content { identity, reference, is_stale } => {
-                let content = (!is_stale).then_some(bytes);
-                self.scrub_content(identity, reference, content);
+            Read::Chain(chain) => self.judge_overflow(chain, bytes.clone(), around),
+            Read::Content(identity, reference) => {
+                let records = &mut around.records;
+                if records.open_content(&identity, reference, bytes).is_some() {
+                    records.contents.end_read(io);
+                    return true;
+                }
+                // It counts only if the record still refers to it.
+                self.looks += 1;
+                let Around { records, lookups, out, .. } = around;
+                let (of, read) = ((identity, reference), (io, bytes.clone()));
+                lookups.check(of, read, records, out);
             }
-            ScrubRead::Map { group, since } => self.scrub_map(group, since, &bytes),
+            Read::Map { group, since } => self.judge_map(group, since, bytes, around),
         }
+        true
     }
 
-    /// Those that could not be read are written again, and count as no damage.
-    fn scrub_superblocks(&mut self, since: Since, bytes: &[u8]) {
-        if bytes.is_empty() {
-            self.scrub.is_torn = true;
-            return;
-        }
-        if !self.is_still(since) {
-            return;
-        }
-        for offset in Superblocks::of(bytes).unusable() {
-            base::sometimes!("disk: a scrub finds a damaged superblock");
-            self.scrub.damaged += 1;
-            self.scrub.is_torn = true;
-            self.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
-        }
-    }
-
-    fn scrub_primary(&mut self, bucket: u64, since: Since, page: Bytes) {
-        if bucket >= self.directory.buckets() {
-            return; // its records are in another one now, and were told of
+    fn judge_primary(&mut self, bucket: u64, since: Since, page: Bytes, around: &mut Around<'_>) {
+        let buckets = &around.records.buckets;
+        if bucket >= buckets.count() {
+            return; // its records are in another one now, and the survey knows them
         }
         // It is about to be rewritten, or is being.
-        if self.cache.is_pinned(bucket) {
-            return self.survey_known(bucket);
+        if buckets.cache().is_pinned(bucket) {
+            return survey_known(bucket, around.records);
         }
-        let level = self.directory.local_level(bucket);
-        let head = PageHead::read(&page, primary_place(bucket), self.binding)
-            .ok()
-            .filter(|head| is_page_of(head, bucket, level, 0, None));
-        match head {
-            None => self.suspect(bucket, since),
-            Some(first) if first.next == 0 => self.scrub_records(bucket, since, first, vec![page]),
+        let level = buckets.directory().local_level(bucket);
+        let head = PageHead::read(&page, primary_place(bucket), around.records.binding).ok();
+        match head.filter(|head| head.is_next_of(bucket, level, 0, None)) {
+            None => self.suspect(bucket, since, around),
+            Some(first) if first.next == 0 => {
+                self.judge_records(bucket, since, (first, vec![page]), around);
+            }
             Some(first) => {
                 let (next, pages) = (first.next, vec![page]);
-                let chain = Chain { bucket, pages, first, next, since };
-                self.scrub.parts.push_back(Part::Chain(chain));
+                self.parts.push_back(Part::Chain(Chain { bucket, pages, first, next, since }));
             }
         }
     }
 
-    fn scrub_overflow(&mut self, mut chain: Chain, page: Bytes) {
+    fn judge_overflow(&mut self, mut chain: Chain, page: Bytes, around: &mut Around<'_>) {
         let Chain { bucket, first, since, .. } = chain;
-        if bucket >= self.directory.buckets() {
+        let buckets = &around.records.buckets;
+        if bucket >= buckets.count() {
             return;
         }
-        if self.cache.is_pinned(bucket) {
-            return self.survey_known(bucket);
+        if buckets.cache().is_pinned(bucket) {
+            return survey_known(bucket, around.records);
         }
-        let level = self.directory.local_level(bucket);
-        let head = PageHead::read(&page, overflow_place(chain.next), self.binding)
-            .ok()
-            .filter(|head| is_page_of(head, bucket, level, chain.pages.len(), Some(first)));
-        let Some(head) = head else { return self.suspect(bucket, since) };
-        self.survey_run((chain.next, PAGE_UNITS));
+        let level = buckets.directory().local_level(bucket);
+        let head = PageHead::read(&page, overflow_place(chain.next), around.records.binding).ok();
+        let index = chain.pages.len();
+        let head = head.filter(|head| head.is_next_of(bucket, level, index, Some(first)));
+        let Some(head) = head else { return self.suspect(bucket, since, around) };
+        around.records.extents.survey_run((chain.next, PAGE_UNITS));
         chain.pages.push(page);
         if head.next == 0 {
-            return self.scrub_records(bucket, since, first, chain.pages);
+            return self.judge_records(bucket, since, (first, chain.pages), around);
         }
         chain.next = head.next;
-        self.scrub.parts.push_front(Part::Chain(chain));
+        self.parts.push_front(Part::Chain(chain));
     }
 
-    fn scrub_records(&mut self, bucket: u64, since: Since, first: PageHead, pages: Vec<Bytes>) {
-        let (whole, bad) = Bucket::check(pages, Vec::new(), self.binding);
+    fn judge_records(
+        &mut self,
+        bucket: u64,
+        since: Since,
+        (first, pages): (PageHead, Vec<Bytes>),
+        around: &mut Around<'_>,
+    ) {
+        let (whole, bad) = Bucket::check(pages, Vec::new(), around.records.binding);
         if let Some(unknown) = whole.unknown {
-            return self.fail(&format!("slots: {unknown}"));
+            return around.out.fail(&format!("slots: {unknown}"));
         }
-        self.survey_records(&whole);
+        around.records.extents.survey_records(&whole);
         if !bad.is_empty() {
-            return self.suspect(bucket, since);
+            return self.suspect(bucket, since, around);
         }
-        if first.batch < self.floor {
+        if first.batch < around.records.buckets.floor() {
             return;
         }
         let cells = whole.entries().filter(|entry| entry.kind.class() == Kind::CELL).count();
-        if let Some(asked) = &mut self.scrub.asked {
+        if let Some(asked) = &mut self.asked {
             asked.done.registers += cells as u64;
         }
         for entry in whole.entries() {
             let Some(reference) = entry.reference() else { continue };
             if reference.content_len() <= RECORD_LEN_MAX + KEY_LEN_MAX {
-                self.scrub.parts.push_back(Part::Content(entry.identity(), reference));
+                self.parts.push_back(Part::Content(entry.identity(), reference));
             }
         }
     }
 
-    /// The pages of a bucket failed. What memory holds of it is whole and is written again; else a second look decides.
-    fn suspect(&mut self, bucket: u64, since: Since) {
-        if !self.cache.has(bucket) {
-            self.scrub.waiting += 1;
-            return self.wait_for(bucket, Waiter::Scrub { was_still: self.is_still(since) });
+    /// The pages of a bucket failed. A bucket in memory is written again; for any other a second
+    /// look decides.
+    fn suspect(&mut self, bucket: u64, since: Since, around: &mut Around<'_>) {
+        let is_still = around.write_back.is_still(since);
+        if !around.records.buckets.cache().has(bucket) {
+            self.looks += 1;
+            let Around { records, lookups, out, .. } = around;
+            return lookups.look_again((bucket, is_still), records, &mut out.device);
         }
-        self.survey_known(bucket);
-        if self.is_still(since) {
+        survey_known(bucket, around.records);
+        if is_still {
             base::sometimes!("disk: a scrub finds damage under what is in memory");
-            self.mend_bucket(bucket);
+            mend_bucket(bucket, around.records, &mut around.out.replies);
         }
     }
 
-    /// A second look: the bucket is in memory now, and forgotten as far as it was damaged.
-    pub(super) fn scrub_known(&mut self, bucket: u64, is_lost: bool, was_still: bool) {
-        self.scrub.waiting -= 1;
-        self.survey_known(bucket);
+    /// A second look is done: the bucket is in memory, and forgotten as far as it was damaged.
+    pub(super) fn looked_again(
+        &mut self,
+        bucket: u64,
+        (is_lost, was_still): (bool, bool),
+        records: &mut Records,
+        replies: &mut Replies,
+    ) {
+        self.looks -= 1;
+        survey_known(bucket, records);
         if is_lost {
             base::sometimes!("disk: a scrub finds damage");
-            self.survey_in_part();
+            records.extents.survey_in_part();
         } else if was_still {
             base::sometimes!("disk: a scrub finds damage that a cache does not show");
-            self.mend_bucket(bucket);
+            mend_bucket(bucket, records, replies);
         }
     }
 
-    /// What memory has of a bucket is written again.
-    fn mend_bucket(&mut self, bucket: u64) {
-        self.scrub.damaged += 1;
-        self.remark(primary_place(bucket), "a bucket was damaged; it is repaired from memory");
-        self.repair_after(bucket, 0);
+    /// A record is looked up: forgotten, if its content was damaged.
+    pub(super) fn checked(&mut self) {
+        self.looks -= 1;
     }
 
-    fn scrub_content(&mut self, identity: Identity, reference: Reference, content: Option<Bytes>) {
-        let opened = content.as_ref().and_then(|it| self.open_content(&identity, reference, it));
-        if opened.is_some() {
-            return;
+    /// A damaged map that is known is written again; an unknown one closes its group. A map that
+    /// could not be read is treated alike, and counts as no damage.
+    fn judge_map(&mut self, group: u64, since: Since, page: &[u8], around: &mut Around<'_>) {
+        // A write-back that is being built has accounted for no more maps.
+        if !around.write_back.has_room_for_map(around.records) {
+            self.next = Next::Map(group);
+            return self.answer(false, around);
         }
-        // It counts only if the record still refers to it.
-        self.scrub.waiting += 1;
-        let content = content.map(|content| (reference, content));
-        self.resolve(Ask { who: Who::Scrub, identity, content });
-    }
-
-    /// The record is looked up: forgotten, if its content was damaged.
-    pub(super) fn scrub_answered(&mut self) {
-        self.scrub.waiting -= 1;
-    }
-
-    /// A damaged map that is known is written again; one that is not closes its group. So is, and does, one that could not be
-    /// read, which counts as no damage.
-    fn scrub_map(&mut self, group: u64, since: Since, page: &[u8]) {
-        // A write-back that is being built has reckoned with no more maps.
-        if self.images_built() + self.extents.dirty() as u64 >= self.spare {
-            self.scrub.next = Next::Map(group);
-            return self.answer_scrub(false);
-        }
+        let Around { records, write_back, out, .. } = around;
         let is_read = !page.is_empty();
-        let map = if is_read { Map::read(page, group, self.binding) } else { None };
-        if map.is_none() && self.is_still(since) && self.extents.renew(group) {
+        let map = if is_read { Map::read(page, group, records.binding) } else { None };
+        if map.is_none() && write_back.is_still(since) && records.extents.renew(group) {
             base::sometimes!("disk: a scrub finds a damaged map");
-            self.scrub.damaged += u64::from(is_read);
-            self.scrub.is_torn = true;
-            self.remark_map(group);
+            if is_read {
+                records.losses.note_damage();
+            }
+            write_back.call();
+            records.remark_map(group, &mut out.replies);
         }
-        self.judge_map(group, map);
+        // All pages were looked at.
+        records.extents.call_surplus();
+        if records.extents.correct(group, map) == Some(true) {
+            base::sometimes!("disk: a map calls units free that are in use");
+            records.losses.note_damage();
+            let text = "a space map called used space free; it is repaired";
+            out.replies.remark(map_place(group), text);
+        }
     }
+}
+
+/// Superblocks that could not be read are written again, and count as no damage.
+fn judge_superblocks(since: Since, bytes: &[u8], around: &mut Around<'_>) {
+    if bytes.is_empty() {
+        return around.write_back.call();
+    }
+    if !around.write_back.is_still(since) {
+        return;
+    }
+    for offset in Superblocks::of(bytes).unusable() {
+        base::sometimes!("disk: a scrub finds a damaged superblock");
+        around.records.losses.note_damage();
+        around.write_back.call();
+        around.out.replies.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
+    }
+}
+
+/// The survey takes a bucket from memory.
+fn survey_known(bucket: u64, records: &mut Records) {
+    match records.buckets.cache().peek(bucket) {
+        Some(bucket) => records.extents.survey_bucket(bucket, true),
+        None => records.extents.survey_in_part(),
+    }
+}
+
+/// A bucket in memory is written again.
+fn mend_bucket(bucket: u64, records: &mut Records, replies: &mut Replies) {
+    records.losses.note_damage();
+    replies.remark(primary_place(bucket), "a bucket was damaged; it is repaired from memory");
+    records.repair_after(bucket, 0);
 }

@@ -5,6 +5,10 @@ use crate::disk::io::{Blocking, File, Files, Write};
 use crate::disk::place::{COPIES, PAGE};
 use crate::disk::superblock::{Superblock, Unusable};
 
+/// A crash may leave that, too.
+pub(super) const SUPERBLOCK_UNUSABLE: &str =
+    "one of two superblocks was damaged or half written; the other one is used and repairs it";
+
 /// In the order of their places.
 #[derive(Debug)]
 pub(in crate::disk) struct Superblocks([Result<Superblock, Unusable>; COPIES as usize]);
@@ -52,7 +56,8 @@ impl Superblocks {
         })
     }
 
-    /// The copy that is written last, if it is whole: all else of its write-back was flushed before.
+    /// The copy that is written last, if it is whole: all else of its write-back was flushed
+    /// before.
     pub(in crate::disk) fn last(&self) -> Option<&Superblock> {
         self.0.last().and_then(|copy| copy.as_ref().ok())
     }

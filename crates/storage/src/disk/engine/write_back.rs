@@ -1,39 +1,64 @@
-//! Entries go home: write-backs take the buckets that the hand meets ([`super::sweep`]), put everything the ring holds
-//! for them into their pages, and free the stripes.
+//! Write-back: entries go home. It takes the buckets that the clock's hand meets, puts all their
+//! entries of the ring into their pages, and frees the ring.
 //!
-//! In steps: gather (bring the buckets and maps in) and build (rewrite them in memory, a few at a time, so that commits
-//! go on between); then they are written ([`super::homes`]). While one write-back is written the next one is gathered and
-//! built, of other buckets.
+//! It has three steps. Gather brings the buckets and maps in. Build rewrites the buckets in memory,
+//! a few at a time, so that commits go on between. Then they are written ([`writer`]). While one
+//! write-back is written the next one is gathered and built, of other buckets. Its superblock has
+//! the ring's tail as the write-back *before* left it: whatever happens to this one, the ring still
+//! holds all of it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod rebuild;
+mod slots;
+mod work;
+mod writer;
 
-use bytes::Bytes;
+use std::collections::{BTreeSet, VecDeque};
 
-use super::Engine;
-use super::merging::Lent;
-use crate::disk::index::At;
-use crate::disk::io::{File, Io, Write};
-use crate::disk::merge::Merging;
-use crate::disk::page::PAGE_ROOM;
-use crate::disk::place::{COPIES, GROUP_UNITS, PagePlace};
-use crate::disk::ring::Marked;
-use crate::disk::spare::HOMES;
+use self::rebuild::Rebuild;
+use self::slots::Slots;
+use self::work::{How, Shape, Work};
+use self::writer::{Pages, Writer};
+use super::clock::is_much;
+use super::lookup::Lookups;
+use super::records::Records;
+use crate::disk::device::Device;
+use crate::disk::io::File;
+use crate::disk::place::{
+    COPIES, GROUP_UNITS, PAGE, PagePlace, map_place, primary_place, units_for,
+};
+use crate::disk::spare;
+use crate::disk::superblock::{Flags, Superblock};
 
-/// What becomes of the next write-back.
+/// Buckets that are rewritten at once: between two lots of them a batch may go to the ring.
+const REWRITTEN_MAX: usize = 16;
+/// Buckets are joined while there are so many times as many as there should be.
+const TOO_MANY: u64 = 2;
+
+/// The next write-back, the one that is written, and their accounts.
+#[derive(Debug)]
+pub(super) struct WriteBack {
+    next: Next,
+    writer: Writer,
+    slots: Slots,
+    /// Most images of a write-back.
+    images_max: u64,
+    /// Number of the newest write-back.
+    batch: u64,
+    in_place: u64,
+    /// A superblock of this process is in place.
+    is_numbered: bool,
+    /// The newest durable batch and the news of repairs when a write-back could bring no entry
+    /// home.
+    fruitless: Option<(u64, u64)>,
+    /// A superblock or a map is to be written again.
+    is_called: bool,
+}
+
+/// The next write-back.
 #[derive(Debug, Default)]
-pub(super) enum WriteBack {
+enum Next {
     #[default]
     Idle,
-    /// The last process's, which a start found in the spare: it is put in place before anything overwrites its images,
-    /// as every other.
-    Redone {
-        io: Option<u64>,
-        /// By file and offset: what its pages hold, whatever the device says.
-        images: BTreeMap<(File, u64), Bytes>,
-        last: Option<Write>,
-        /// Where the ring begins once it is in place.
-        tail: u64,
-    },
     Gather(Gather),
     Build(Build),
     /// Waits until the one before is in place.
@@ -42,29 +67,30 @@ pub(super) enum WriteBack {
 
 /// Buckets that are being brought in.
 #[derive(Debug, Default)]
-pub(super) struct Gather {
+struct Gather {
     targets: BTreeSet<u64>,
     splits: u64,
-    /// Buckets that are to take in another one, and those.
+    /// Pairs of buckets; the first takes in the second.
     joins: Vec<(u64, u64)>,
-    /// There are far too few buckets: this write-back only adds some, so that entries do not go home into long
-    /// chains that the next ones would divide again.
+    /// There are far too few buckets, so this write-back only adds some. Entries would go home into
+    /// long chains that the next ones would divide again.
     is_growing: bool,
+    /// Buckets and maps that are being read.
     missing: usize,
-    maps: BTreeSet<u64>, // asked for
+    /// Maps that were asked for.
+    maps: BTreeSet<u64>,
+    /// News of repairs when it began.
+    news: u64,
 }
 
 /// Buckets that are being rewritten in memory.
 #[derive(Debug)]
-pub(super) struct Build {
-    /// Those that are left, in order of their work.
+struct Build {
+    /// The buckets that are left, in order of their work.
     rest: VecDeque<(u64, Target)>,
     has_targets: bool,
-    pub(super) work: Work,
-    /// Those that are being merged outside of the engine; nothing else is done until they come back.
-    pub(super) lent: Vec<Lent>,
-    /// What is to be merged of them, until somebody takes it.
-    pub(super) merging: Option<Merging>,
+    news: u64,
+    work: Work,
 }
 
 /// Why a bucket is rewritten.
@@ -74,191 +100,205 @@ enum Target {
     Source { merge: bool },
     /// It is to take in this one, if it is still the last.
     Join(u64),
-    /// It takes in what the ring holds for it.
+    /// It takes in its entries of the ring.
     Merge,
 }
 
-/// Bytes of a bucket and of what the ring holds for it up to which it takes that in when it is divided, also where there
-/// are far too few buckets.
-const HALVES_LEN_MAX: usize = 8 * PAGE_ROOM;
-
-/// Buckets that are rewritten at once: between two lots of them a stripe may go to the ring.
-const REWRITTEN_MAX: usize = 16;
-
-/// Buckets that are merged at once outside of the engine.
-const LENT_MAX: usize = 128;
-
-/// What becomes of a bucket.
+/// The state of write-backs when a read began.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How {
-    pub(super) shape: Shape,
-    /// Takes in what the ring holds for it.
-    pub(super) merge: bool,
+pub(super) struct Since {
+    batch: u64,
+    is_quiet: bool,
 }
 
-/// What a bucket is afterwards.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Shape {
-    Same,
-    Split,
-    /// It has taken in the last bucket, which is this one.
-    Joined(u64),
-}
-
-/// What is done once the pages are in place.
-#[derive(Debug)]
-pub(super) struct Work {
-    /// Its number.
-    pub(super) batch: u64,
-    pub(super) marked: Marked,
-    pub(super) buckets: Vec<u64>,
-    /// Entries that are home, and the stripe each was in.
-    pub(super) home: Vec<(At, u64)>,
-    /// Units that no page refers to any more.
-    pub(super) freed: Vec<(u64, u64)>,
-    /// Records that must be in their extents before pages refer to them.
-    pub(super) contents: Vec<Write>,
-    pub(super) pages: usize,
-    /// There are more buckets now, or fewer.
-    pub(super) has_reshaped: bool,
-    /// How many its superblock counts.
-    pub(super) bucket_count: u64,
-}
-
-impl Work {
-    fn brings_something(&self) -> bool {
-        !self.home.is_empty() || self.has_reshaped
+impl Since {
+    pub(super) fn batch(self) -> u64 {
+        self.batch
     }
 }
 
 impl WriteBack {
-    pub(super) fn io(&self) -> Option<u64> {
-        match self {
-            WriteBack::Redone { io, .. } => *io,
-            _ => None,
+    /// For a store whose newest write-back has this number, and of at most so many images.
+    pub(super) fn new(batch: u64, images_max: u64) -> WriteBack {
+        WriteBack {
+            next: Next::Idle,
+            writer: Writer::default(),
+            slots: Slots::unknown(),
+            images_max,
+            batch,
+            in_place: batch,
+            is_numbered: false,
+            fruitless: None,
+            is_called: false,
         }
     }
 
-    /// The write-back of these images, the last of which is written after the others were flushed.
-    pub(super) fn redo(mut images: Vec<Write>, tail: u64) -> WriteBack {
-        let last = images.pop();
-        let images = images.into_iter().map(|image| ((image.file, image.offset), image.bytes));
-        WriteBack::Redone { io: None, images: images.collect(), last, tail }
+    /// Writes a superblock at least, though no entry goes home.
+    pub(super) fn call(&mut self) {
+        self.is_called = true;
     }
 
-    /// True while the last process's write-back may not be in place.
-    pub(super) fn is_redone(&self) -> bool {
-        matches!(self, WriteBack::Redone { .. })
+    /// The newest write-back that is in place.
+    pub(super) fn in_place(&self) -> u64 {
+        self.in_place
     }
 
-    /// What a page holds that may not be in place.
-    pub(super) fn image(&self, place: PagePlace) -> Option<&Bytes> {
-        let WriteBack::Redone { images, .. } = self else { return None };
-        images.get(&(place.file, place.offset))
-    }
-}
-
-impl Engine {
-    pub(super) fn step_write_back(&mut self) {
-        if self.is_held() {
-            return;
-        }
-        if let WriteBack::Redone { io: io @ None, images, .. } = &mut self.write_back {
-            self.next_io += 1;
-            *io = Some(self.next_io);
-            let writes = images.iter().map(|(&(file, offset), bytes)| {
-                let bytes = bytes.clone();
-                Write { file, offset, bytes }
-            });
-            let writes = writes.collect();
-            self.ios.push(Io::Store { id: self.next_io, writes, flush: HOMES });
-        }
-        self.end_burst();
-        if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
-            self.gather();
-        }
-        if matches!(&self.write_back, WriteBack::Gather(gather) if gather.missing == 0)
-            && let WriteBack::Gather(gather) = std::mem::take(&mut self.write_back)
-        {
-            self.start_build(&gather);
-        }
-        if let WriteBack::Build(build) = &mut self.write_back
-            && build.lent.is_empty()
-        {
-            self.build();
-        }
-        if self.writing.is_none()
-            && let WriteBack::Built(_) = &self.write_back
-            && let WriteBack::Built(work) = std::mem::take(&mut self.write_back)
-        {
-            self.send_images(work);
-        }
+    /// The state of write-backs now.
+    pub(super) fn since(&self) -> Since {
+        let is_building = matches!(self.next, Next::Build(_) | Next::Built(_));
+        Since { batch: self.batch, is_quiet: !is_building && !self.writer.is_busy() }
     }
 
-    /// True shortly after a start, while the device serves requests first.
-    pub(super) fn is_held(&self) -> bool {
-        self.ring.head < self.held_until
+    /// True if no page can have been rewritten since then.
+    pub(super) fn is_still(&self, since: Since) -> bool {
+        since.is_quiet && self.since().is_quiet && self.batch == since.batch
     }
 
     /// True while a write-back can go on without anything from outside.
-    #[must_use]
-    pub fn is_building(&self) -> bool {
-        self.failure.is_none()
-            && matches!(&self.write_back, WriteBack::Build(build) if build.lent.is_empty())
+    pub(super) fn is_building(&self) -> bool {
+        matches!(self.next, Next::Build(_))
     }
 
-    fn wants_write_back(&self) -> bool {
-        let used = self.ring.used();
-        let is_fruitful = self.fruitless != Some(self.ring.durable);
-        // Whoever waits for room waits for other buckets, too, which the hand has yet to come to.
-        let may_try = is_fruitful || !self.is_resting || self.is_committing();
-        (may_try && (self.is_much(used) || self.is_behind()))
-            || (self.is_resting && is_fruitful && (used > 0 || self.joins_wanted() > 0))
-            || self.scrub.is_torn
-            || self.has_many_maps()
-            || (is_fruitful && self.repairs.values().any(|&stripe| stripe <= self.ring.durable))
+    /// True if one more map fits beside the images of the next write-back.
+    pub(super) fn has_room_for_map(&self, records: &Records) -> bool {
+        let images = match &self.next {
+            Next::Build(Build { work, .. }) | Next::Built(work) => work.pages as u64,
+            _ => COPIES,
+        };
+        images + (records.extents.dirty() as u64) < self.images_max
     }
 
-    /// True if buckets will be joined at rest.
-    pub(super) fn wants_fewer_buckets(&self) -> bool {
-        self.fruitless != Some(self.ring.durable) && self.joins_wanted() > 0
+    /// Begins every step that has become possible.
+    ///
+    /// # Errors
+    /// If a write-back has more images than the double-write buffer takes: the store is poisoned.
+    pub(super) fn step(
+        &mut self,
+        is_committing: bool,
+        records: &mut Records,
+        lookups: &mut Lookups,
+        device: &mut Device,
+    ) -> Result<(), String> {
+        if records.clock.is_held(records.staged.ring()) {
+            return Ok(());
+        }
+        if let Some(redone) = &mut records.redone {
+            redone.step(device);
+        }
+        records.clock.end_burst(records.staged.ring());
+        let may_begin = matches!(self.next, Next::Idle) && records.redone.is_none();
+        if may_begin && self.is_wanted(is_committing, records) {
+            self.gather(records, lookups, device);
+        }
+        if matches!(&self.next, Next::Gather(gather) if gather.missing == 0)
+            && let Next::Gather(gather) = std::mem::take(&mut self.next)
+        {
+            self.start_build(&gather, records);
+        }
+        if self.is_building()
+            && let Next::Build(build) = std::mem::take(&mut self.next)
+        {
+            self.build(build, records);
+        }
+        if !self.writer.is_busy()
+            && matches!(self.next, Next::Built(_))
+            && let Next::Built(work) = std::mem::take(&mut self.next)
+        {
+            self.send(work, records, device)?;
+        }
+        Ok(())
     }
 
-    /// True for a backlog that is to go home whatever its pace was.
-    pub(super) fn is_much(&self, sectors: u64) -> bool {
-        sectors * 8 > self.ring.sectors * 5
+    /// Cuts off pages that no bucket needs.
+    pub(super) fn step_cut(&mut self, records: &Records, device: &mut Device) {
+        self.slots.step(records.buckets.count(), self.writer.bucket_count(), device);
     }
 
-    /// Chooses buckets and asks for those that are not in memory. While the one before is being written these are buckets
-    /// that it does not hold, and without any there is nothing to do.
-    fn gather(&mut self) {
-        let is_ahead = self.writing.is_some();
-        self.ring.trim(self.marked);
-        if !self.is_numbered {
-            // A process that does not get beyond its first write-back leaves no page with a number that the next one
-            // takes for its own.
+    fn is_fruitful(&self, records: &Records) -> bool {
+        self.fruitless != Some((records.staged.ring().durable, records.losses.news()))
+    }
+
+    fn is_wanted(&self, is_committing: bool, records: &Records) -> bool {
+        let Records { staged, buckets, clock, losses, .. } = records;
+        let (ring, is_resting) = (staged.ring(), clock.is_resting());
+        let used = ring.used();
+        let is_fruitful = self.is_fruitful(records);
+        // A batch that waits for room waits for other buckets, too, which the hand has yet to come
+        // to.
+        let may_try = is_fruitful || !is_resting || is_committing;
+        (may_try && (is_much(used, ring.sectors) || clock.is_behind(ring, buckets.count())))
+            || (is_resting && is_fruitful && (used > 0 || self.joins_wanted(records) > 0))
+            || self.is_called
+            || self.has_many_maps(records)
+            || (is_fruitful && losses.ready(ring.durable).next().is_some())
+    }
+
+    /// True if there is something to write at rest though the ring is empty.
+    pub(super) fn has_work_at_rest(&self, records: &Records) -> bool {
+        self.is_called || (self.is_fruitful(records) && self.joins_wanted(records) > 0)
+    }
+
+    /// How many joins the next write-back is to make, the last buckets first.
+    fn joins_wanted(&self, records: &Records) -> u64 {
+        let Records { staged, buckets, clock, .. } = records;
+        let all = buckets.used() + staged.index().sizes().at_home as u64;
+        let least = (buckets.count_for(all) * TOO_MANY).max(buckets.least());
+        let most = self.images_max / if clock.is_resting() { 4 } else { 16 };
+        buckets.count().saturating_sub(least).min(most)
+    }
+
+    fn choose_joins(&self, records: &Records) -> Vec<(u64, u64)> {
+        let is_free =
+            |bucket: u64| !self.writer.has(bucket) && !records.losses.is_repaired_later(bucket);
+        let directory = records.buckets.directory();
+        let halves = (0..self.joins_wanted(records)).map_while(|before| directory.halves(before));
+        halves.take_while(|&(low, high)| is_free(low) && is_free(high)).collect()
+    }
+
+    /// How many buckets to add so that pages are as full as they should be.
+    fn splits_wanted(&self, records: &Records) -> u64 {
+        let Records { staged, buckets, .. } = records;
+        // Half of the ring's entries replace others, half are new: a guess that errs by a ring at
+        // most.
+        let expected = buckets.used() + staged.index().sizes().at_home as u64 / 2;
+        let wanted = buckets.count_for(expected).saturating_sub(buckets.count());
+        let directory = buckets.directory();
+        let has_to_wait =
+            records.awaits_mark(directory.split()) || !self.slots.may_add(buckets.count());
+        let most = if has_to_wait { 0 } else { self.images_max * 3 / 8 };
+        wanted.min(most).min(directory.splits_of_round())
+    }
+
+    /// So many maps are to be written that they go first, with no bucket: else both might not fit.
+    fn has_many_maps(&self, records: &Records) -> bool {
+        records.extents.dirty() as u64 * 4 > self.images_max
+    }
+
+    /// Chooses buckets and asks for those that are not in memory. While the one before is written
+    /// these are buckets that it does not hold.
+    fn gather(&mut self, records: &mut Records, lookups: &mut Lookups, device: &mut Device) {
+        let is_ahead = self.writer.is_busy();
+        records.staged.trim();
+        // A process that does not get beyond its first write-back must leave no page with a number
+        // that the next process takes for its own.
+        if !self.is_numbered || self.has_many_maps(records) {
             if !is_ahead {
-                self.bring_in(Gather::default());
+                self.bring_in(Gather::default(), records, lookups, device);
             }
             return;
         }
-        if self.has_many_maps() {
-            if !is_ahead {
-                self.bring_in(Gather::default());
-            }
-            return;
-        }
-        let wanted = self.splits_wanted();
-        let is_growing = wanted >= self.spare / 16 && self.index.sizes().at_home > 0;
-        let first = self.directory.split();
-        let free = (first..first + wanted).take_while(|&bucket| !self.is_being_written(bucket));
+        let wanted = self.splits_wanted(records);
+        let is_growing =
+            wanted >= self.images_max / 16 && records.staged.index().sizes().at_home > 0;
+        let first = records.buckets.directory().split();
+        let free = (first..first + wanted).take_while(|&bucket| !self.writer.has(bucket));
         let splits = free.count() as u64;
-        let targets = if is_growing { BTreeSet::new() } else { self.choose() };
-        let joins = self.choose_joins();
+        let targets = if is_growing { BTreeSet::new() } else { self.choose(records) };
+        let joins = self.choose_joins(records);
         let mut gather = Gather { targets, splits, joins, is_growing, ..Gather::default() };
-        let has_news = self.ring.next_tail() > self.ring.tail
-            || self.ring.has_marks_beyond(self.marked)
-            || self.scrub.is_torn;
+        let ring = records.staged.ring();
+        let has_news =
+            ring.next_tail() > ring.tail || records.staged.has_unwritten_marks() || self.is_called;
         let adds = is_growing && splits > 0;
         let joined = gather.joins.iter().flat_map(|&(low, high)| [low, high]);
         gather.targets.extend(joined);
@@ -273,106 +313,70 @@ impl Engine {
         if is_ahead {
             base::sometimes!("disk: a write-back begins while another is written");
         }
-        self.bring_in(gather);
+        self.bring_in(gather, records, lookups, device);
     }
 
-    /// So many maps are to be written that they go first, with no bucket: else there might be no room for both.
-    fn has_many_maps(&self) -> bool {
-        self.extents.dirty() as u64 * 4 > self.spare
+    fn choose(&self, records: &mut Records) -> BTreeSet<u64> {
+        let max = (self.images_max / 4) as usize;
+        let Records { staged, buckets, losses, clock, .. } = records;
+        clock.choose(max, |bucket| self.writer.has(bucket), (staged, buckets, losses))
     }
 
-    fn bring_in(&mut self, mut gather: Gather) {
-        self.met_repair = false;
+    fn bring_in(
+        &mut self,
+        mut gather: Gather,
+        records: &mut Records,
+        lookups: &mut Lookups,
+        device: &mut Device,
+    ) {
         let targets: Vec<u64> = gather.targets.iter().copied().collect();
         gather.missing = targets.len();
-        self.write_back = WriteBack::Gather(gather);
+        gather.news = records.losses.news();
+        self.next = Next::Gather(gather);
+        let cache = records.buckets.cache_mut();
         let (known, unknown): (Vec<u64>, Vec<u64>) =
-            targets.into_iter().partition(|&bucket| self.cache.touch(bucket).is_some());
-        self.wait_for_all(&unknown);
-        known.into_iter().for_each(|bucket| self.target_known(bucket));
-    }
-
-    /// Images of the next write-back so far, but for maps.
-    pub(super) fn images_built(&self) -> u64 {
-        match &self.write_back {
-            WriteBack::Build(Build { work, .. }) | WriteBack::Built(work) => work.pages as u64,
-            _ => COPIES,
+            targets.into_iter().partition(|&bucket| cache.touch(bucket).is_some());
+        lookups.read_targets(&unknown, records, device);
+        for bucket in known {
+            self.target_known(bucket, records, lookups, device);
         }
     }
 
-    /// Most buckets that one write-back takes.
-    pub(super) fn targets_max(&self) -> usize {
-        (self.spare / 4) as usize
-    }
-
-    /// How many buckets to add so that pages are as full as they should be.
-    fn splits_wanted(&self) -> u64 {
-        // Half of what the ring holds replaces something, half is new: a guess that errs by a ring at most.
-        let expected = self.used + self.index.sizes().at_home as u64 / 2;
-        let wanted = self.buckets_for(expected).saturating_sub(self.directory.buckets());
-        let has_to_wait = self.awaits_mark(self.directory.split()) || !self.may_split();
-        let most = if has_to_wait { 0 } else { self.spare * 3 / 8 };
-        wanted.min(most).min(self.directory.splits_of_round())
-    }
-
-    /// A bucket that write-back asked for is in memory: keeps it there and asks for the maps it needs.
-    pub(super) fn target_known(&mut self, bucket: u64) {
-        self.cache.pin(bucket);
-        let (first, last) = self.directory.interval(bucket);
-        let homes = self.cache.peek(bucket).expect("it has just come in");
-        let mut groups: BTreeSet<u64> = BTreeSet::new();
-        let has_references = self.index.has_references();
-        if has_references {
-            self.index.warm_range(first, last);
-        }
-        let staged = has_references.then(|| self.index.range(first, last)).into_iter().flatten();
-        let staged = staged.flat_map(|(_, slot)| slot.versions()).map(|version| version.entry());
-        let homed = homes.has_references().then(|| homes.entries()).into_iter().flatten();
-        for reference in homed.chain(staged).filter_map(|entry| entry.reference()) {
-            groups.insert(reference.unit / GROUP_UNITS);
-        }
-        groups.extend(homes.overflow.iter().map(|unit| unit / GROUP_UNITS));
-        groups.extend(homes.garbage.iter().map(|(unit, _)| unit / GROUP_UNITS));
-        let WriteBack::Gather(gather) = &mut self.write_back else {
+    /// A bucket of this write-back is in memory: keeps it there and asks for the maps that it
+    /// needs.
+    pub(super) fn target_known(
+        &mut self,
+        bucket: u64,
+        records: &mut Records,
+        lookups: &mut Lookups,
+        device: &mut Device,
+    ) {
+        let Next::Gather(gather) = &mut self.next else {
             unreachable!("only a gathering write-back asks for buckets");
         };
         gather.missing -= 1;
-        let mut wanted = Vec::new();
-        for group in groups {
-            self.extents.include(group);
-            if !self.extents.is_known(group) && gather.maps.insert(group) {
+        records.buckets.cache_mut().pin(bucket);
+        for group in groups_of(bucket, records) {
+            records.extents.include(group);
+            if !records.extents.is_known(group) && gather.maps.insert(group) {
                 gather.missing += 1;
-                wanted.push(group);
+                lookups.read_map(group, device);
             }
-        }
-        for group in wanted {
-            self.read_map(group);
         }
     }
 
     /// A map has been read.
     pub(super) fn map_known(&mut self, group: u64) {
-        if let WriteBack::Gather(gather) = &mut self.write_back
+        if let Next::Gather(gather) = &mut self.next
             && gather.maps.contains(&group)
         {
             gather.missing -= 1;
         }
     }
 
-    fn start_build(&mut self, gather: &Gather) {
+    fn start_build(&mut self, gather: &Gather, records: &Records) {
         self.batch += 1;
-        let work = Work {
-            batch: self.batch,
-            marked: self.ring.marked(),
-            buckets: Vec::new(),
-            home: Vec::new(),
-            freed: Vec::new(),
-            contents: Vec::new(),
-            pages: COPIES as usize,
-            has_reshaped: false,
-            bucket_count: 0,
-        };
-        let first = self.directory.split();
+        let first = records.buckets.directory().split();
         let sources = first..first + gather.splits;
         let source = Target::Source { merge: !gather.is_growing };
         let joined: BTreeSet<u64> =
@@ -382,111 +386,196 @@ impl Engine {
         let rest = sources.clone().map(|bucket| (bucket, source));
         let rest = rest.chain(gather.joins.iter().map(|&(low, high)| (low, Target::Join(high))));
         let rest: VecDeque<_> = rest.chain(others.map(|bucket| (bucket, Target::Merge))).collect();
-        let has_targets = !rest.is_empty();
-        self.write_back =
-            WriteBack::Build(Build { rest, has_targets, work, lent: Vec::new(), merging: None });
+        self.next = Next::Build(Build {
+            has_targets: !rest.is_empty(),
+            rest,
+            news: gather.news,
+            work: Work::new(self.batch, records.staged.ring().marked()),
+        });
     }
 
-    /// Rewrites some of the gathered buckets, or has them merged.
-    fn build(&mut self) {
-        let WriteBack::Build(mut build) = std::mem::take(&mut self.write_back) else {
-            unreachable!("only a build has buckets to rewrite");
-        };
-        let work = &mut build.work;
-        let mut merging = Merging::default();
-        let mut rewritten = 0;
-        while rewritten < REWRITTEN_MAX
-            && build.lent.len() < LENT_MAX
-            && let Some((bucket, target)) = build.rest.pop_front()
-        {
+    /// Rewrites some of the gathered buckets.
+    fn build(&mut self, mut build: Build, records: &mut Records) {
+        for _ in 0..REWRITTEN_MAX {
+            let Some((bucket, target)) = build.rest.pop_front() else { break };
+            let mut rebuild = self.rebuild(&mut build.work, records);
+            let directory = *rebuild.records.buckets.directory();
             let how = match target {
                 Target::Source { merge } => How {
                     // Splits are in order: once one has to wait, the rest wait too.
-                    shape: if self.directory.split() == bucket {
-                        Shape::Split
-                    } else {
-                        Shape::Same
-                    },
-                    // Else entries of the upper half would wait for the hand's next lap and then for it to come there.
-                    merge: merge || self.halves_have_room(bucket),
+                    shape: if directory.split() == bucket { Shape::Split } else { Shape::Same },
+                    // Else entries of the upper half would wait for the hand's next lap.
+                    merge: merge || rebuild.halves_have_room(bucket),
                 },
-                // So are joins. What is to be repaired would still be afterwards, and nothing of it there.
+                // So are joins. A bucket that is to be repaired must not be gone by then.
                 Target::Join(high)
-                    if self.directory.halves(0) == Some((bucket, high))
-                        && !self.repairs.contains_key(&high) =>
+                    if directory.halves(0) == Some((bucket, high))
+                        && !rebuild.records.losses.is_repaired_later(high) =>
                 {
                     How { shape: Shape::Joined(high), merge: true }
                 }
                 Target::Join(high) => {
-                    self.rebuild_target(high, work, How { shape: Shape::Same, merge: true });
-                    How { shape: Shape::Same, merge: true }
+                    rebuild.bucket(high, How::MERGE);
+                    How::MERGE
                 }
-                Target::Merge => {
-                    if let Some(lent) = self.lend(bucket, &mut merging) {
-                        build.lent.push(lent);
-                        continue;
-                    }
-                    How { shape: Shape::Same, merge: true }
-                }
+                Target::Merge => How::MERGE,
             };
-            self.rebuild_target(bucket, work, how);
-            rewritten += 1;
+            rebuild.bucket(bucket, how);
         }
-        if merging.is_empty() {
-            return self.go_on(build);
-        }
-        build.merging = Some(merging);
-        self.write_back = WriteBack::Build(build);
+        self.go_on(build, records);
     }
 
-    /// Goes on with the next buckets; after the last ones all images go to the spare.
-    pub(super) fn go_on(&mut self, build: Build) {
-        if build.rest.is_empty() {
-            let Build { work, has_targets, .. } = build;
-            // Buckets that are too long for the spare stay as they are, and there is nothing else.
-            let is_mended = work.buckets.iter().any(|bucket| self.repairs.contains_key(bucket));
-            // A repair that came up meanwhile has not been tried, nor what found no room beside maps, which go now.
-            let is_tried = has_targets && !self.met_repair && self.extents.dirty() == 0;
-            let is_fruitless = is_tried && !is_mended && !work.brings_something();
-            self.fruitless = is_fruitless.then_some(self.ring.durable);
-            self.write_back = WriteBack::Built(work);
+    fn rebuild<'b>(&'b mut self, work: &'b mut Work, records: &'b mut Records) -> Rebuild<'b> {
+        Rebuild { records, slots: &mut self.slots, work, images_max: self.images_max }
+    }
+
+    /// Goes on with the next buckets; the write-back is built after the last ones.
+    fn go_on(&mut self, build: Build, records: &Records) {
+        if !build.rest.is_empty() {
+            self.next = Next::Build(build);
             return;
         }
-        self.write_back = WriteBack::Build(build);
+        let Build { work, has_targets, news, .. } = build;
+        let losses = &records.losses;
+        // Buckets that are too long for the double-write buffer stay as they are, and there are no
+        // others.
+        let is_mended = work.buckets.iter().any(|&bucket| losses.is_repaired_later(bucket));
+        // A repair that came up meanwhile has not been tried, nor a bucket that found no room
+        // beside maps.
+        let is_tried = has_targets && losses.news() == news && records.extents.dirty() == 0;
+        let is_fruitless = is_tried && !is_mended && !work.is_fruitful();
+        self.fruitless = is_fruitless.then_some((records.staged.ring().durable, news));
+        self.next = Next::Built(work);
     }
 
-    /// True unless both halves of a bucket, with what the ring holds for them, would make long chains.
-    fn halves_have_room(&self, bucket: u64) -> bool {
-        let (first, last) = self.directory.interval(bucket);
-        let homes = self.cache.peek(bucket).expect("a target is pinned").used() as usize;
-        let staged = self.index.range(first, last).map(|(_, slot)| slot.entry().home_len());
-        let mut sums = staged.scan(homes, |sum, len| {
-            *sum += len;
-            Some(*sum)
+    /// Begins to write a write-back: the images of all changed pages, and superblocks.
+    fn send(
+        &mut self,
+        mut work: Work,
+        records: &mut Records,
+        device: &mut Device,
+    ) -> Result<(), String> {
+        // Groups may have been added while this waited. The first write-back is of superblocks
+        // alone.
+        let room = match self.is_numbered {
+            true => (self.images_max as usize).saturating_sub(work.pages),
+            false => 0,
+        };
+        let (dirty, groups) = records.extents.take_dirty(room);
+        work.freed.extend(records.extents.take_cleared());
+        let map = |group: u64| {
+            let map = records.extents.map(group).expect("a map that was changed is known");
+            (map_place(group), map.write(group, self.batch, records.binding))
+        };
+        let maps: Vec<(PagePlace, Vec<u8>)> = dirty.into_iter().map(map).collect();
+        self.is_called = false;
+        work.buckets.sort_unstable();
+        work.bucket_count = records.buckets.count();
+        let tail = records.staged.ring().next_tail();
+        let superblock = self.superblock(tail, records.losses.durable(), records);
+        let superblock = Superblock { groups, ..superblock };
+        let superblocks = [0, 1].map(|copy| {
+            let place = PagePlace { file: File::Slots, offset: copy * PAGE as u64 };
+            (place, superblock.write(copy))
         });
-        sums.all(|sum| sum <= HALVES_LEN_MAX)
+        let pages = work
+            .buckets
+            .iter()
+            .flat_map(|&number| records.buckets.pinned(number).images(primary_place(number)));
+        fn whole((place, page): &(PagePlace, Vec<u8>)) -> (PagePlace, &[u8]) {
+            (*place, page)
+        }
+        let mut images: Vec<(PagePlace, &[u8])> = pages.chain(maps.iter().map(whole)).collect();
+        // Neighbours go home together; the second superblock comes last.
+        images.sort_unstable_by_key(|&(place, _)| place);
+        images.extend(superblocks.iter().map(whole));
+        let count = images.len();
+        if count as u64 > self.images_max {
+            return Err(format!("a write-back of {count} pages exceeds the double-write buffer"));
+        }
+        let (bytes, homes) = spare::assemble(records.binding, self.batch, images.into_iter());
+        let images = spare::writes(&bytes, count);
+        self.writer.begin(work, Pages { images, homes }, tail, device);
+        Ok(())
     }
 
-    pub(super) fn rebuild_target(&mut self, bucket: u64, work: &mut Work, how: How) {
-        let other = if let Shape::Joined(high) = how.shape { Some(high) } else { None };
-        let both = || [Some(bucket), other].into_iter().flatten();
-        let homes = |bucket| self.cache.peek(bucket).expect("a target is pinned");
-        let old: usize = both().map(|bucket| homes(bucket).pages()).sum();
-        let overflow: usize = both().map(|bucket| homes(bucket).overflow.len()).sum();
-        // Two halves, each with a page that the division leaves partly empty; or, where nothing is left in them, the maps
-        // of the old pages.
-        let need = work.pages + self.extents.dirty() + overflow.max(2 * old) + 4;
-        let has_to_wait = both().any(|bucket| self.awaits_mark(bucket));
-        let changes = how.merge || how.shape != Shape::Same;
-        if has_to_wait || need as u64 > self.spare || !changes {
-            for bucket in both() {
-                if how.merge {
-                    self.sweep.mark(bucket);
-                }
-                self.cache.unpin(bucket);
-            }
-            return;
+    /// The superblock of the newest write-back.
+    pub(super) fn superblock(&self, tail: u64, flags: &Flags, records: &Records) -> Superblock {
+        Superblock {
+            binding: records.binding,
+            batch: self.batch,
+            directory: *records.buckets.directory(),
+            ring: records.staged.ring().sectors,
+            spare: self.images_max,
+            tail,
+            floor: records.buckets.floor(),
+            used: records.buckets.used(),
+            groups: records.extents.groups(),
+            flags: flags.clone(),
         }
-        self.rebuild(bucket, work, how);
     }
+
+    /// No page counts any more. To be called before the process has written anything back.
+    pub(super) fn void_pages(&mut self, records: &mut Records) {
+        assert!(!self.is_numbered, "pages of this process are not void");
+        self.batch += 1;
+        self.in_place = self.batch;
+        records.buckets.void(self.batch);
+    }
+
+    /// A request is done; false if it is not a write-back's.
+    pub(super) fn done(&mut self, io: u64, records: &mut Records, device: &mut Device) -> bool {
+        if self.writer.is_its(io) {
+            if let Some((work, tail)) = self.writer.done(device) {
+                self.finish(work, tail, records);
+            }
+            return true;
+        }
+        if let Some(redone) = records.redone.as_mut().filter(|redone| redone.is_its(io)) {
+            if let Some(tail) = redone.done(device) {
+                // The entries that it brought home may leave the ring.
+                records.staged.ring_mut().tail = tail;
+                records.redone = None;
+            }
+            return true;
+        }
+        self.slots.done(io)
+    }
+
+    /// All pages are in place: their entries leave the ring.
+    fn finish(&mut self, work: Work, tail: u64, records: &mut Records) {
+        let Records { staged, buckets, extents, losses, .. } = records;
+        staged.remove_all(&work.home, work.marked, |reference| {
+            extents.release(reference.unit, units_for(reference.content_len()));
+        });
+        for (unit, count) in work.freed {
+            extents.release(unit, count);
+        }
+        for bucket in work.buckets {
+            buckets.cache_mut().unpin(bucket);
+            losses.repaired(bucket, buckets);
+        }
+        staged.ring_mut().tail = tail;
+        self.in_place = work.batch;
+        self.is_numbered = true;
+        extents.call_surplus();
+        self.slots.note_counted(work.bucket_count);
+        staged.trim();
+    }
+}
+
+/// Groups whose maps change if a bucket is rewritten.
+fn groups_of(bucket: u64, records: &Records) -> BTreeSet<u64> {
+    let (first, last) = records.buckets.directory().interval(bucket);
+    let (homes, index) = (records.buckets.pinned(bucket), records.staged.index());
+    let has_references = index.has_references();
+    if has_references {
+        index.warm_range(first, last);
+    }
+    let staged = has_references.then(|| index.range(first, last)).into_iter().flatten();
+    let staged = staged.flat_map(|(_, slot)| slot.versions()).map(|version| version.entry());
+    let staged = staged.filter_map(|entry| entry.reference()).map(|it| it.unit);
+    let runs = homes.content_runs().chain(homes.garbage.iter().copied()).map(|(unit, _)| unit);
+    let units = staged.chain(runs).chain(homes.overflow.iter().copied());
+    units.map(|unit| unit / GROUP_UNITS).collect()
 }

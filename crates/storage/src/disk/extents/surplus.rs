@@ -1,13 +1,15 @@
-//! Space that is given back to the file system: what is free in groups that hold little.
+//! Space that is given back to the file system: the free units of groups that hold little.
 //!
-//! Only where the map is known to be right, because this process made it or a survey has seen all that it should say: an
-//! older map costs what is written over by and by, and would cost all that it calls free here.
+//! Only groups with a map that is known to be right give: this process made it, or a survey has
+//! seen all pages. An older map would cost at once every record in units that it calls free.
 
 use super::map::WORDS;
 use super::{Extents, Group, Map};
-use crate::disk::place::{GROUP_UNITS, PAGE_UNITS};
-
-/// Shorter runs are kept: they are soon used again, and a file in small pieces is slow to read and to write.
+use crate::disk::device::Device;
+use crate::disk::io::File;
+use crate::disk::place::{GROUP_UNITS, PAGE_UNITS, UNIT};
+/// Shorter runs are kept: they are soon used again, and a file in small pieces is slow to read and
+/// to write.
 const RUN_UNITS_MIN: u64 = 64;
 
 impl Group {
@@ -40,7 +42,7 @@ impl Group {
 }
 
 impl Extents {
-    /// What a group could give back is to be looked at.
+    /// The surplus of a group is to be looked at.
     pub(super) fn note_free(&mut self, number: u64) {
         self.roomier.extend(self.kept.take());
         if self.groups[number as usize].is_sure {
@@ -48,9 +50,38 @@ impl Extents {
         }
     }
 
-    /// Runs that one group gives back, held until [`Extents::end_giving`]; none where there is nothing to give. The first
-    /// group that could give something keeps it, for what comes next.
-    pub(in crate::disk) fn give(&mut self) -> Vec<(u64, u64)> {
+    /// Units have become free, or are known to be.
+    pub(in crate::disk) fn call_surplus(&mut self) {
+        self.is_surplus_due = true;
+    }
+
+    /// Gives back the surplus of one group: of all of them one after the other at rest, else of one
+    /// now and then.
+    pub(in crate::disk) fn step_surplus(&mut self, is_resting: bool, device: &mut Device) {
+        let is_due = is_resting || self.is_surplus_due;
+        if self.giving.is_some() || !is_due {
+            return;
+        }
+        self.is_surplus_due = false;
+        let runs = self.give();
+        if !runs.is_empty() {
+            let bytes = runs.iter().map(|&(unit, count)| (unit * UNIT, count * UNIT)).collect();
+            self.giving = Some((device.discard(File::Extents, bytes), runs));
+        }
+    }
+
+    /// A request is done; false if it is not the one that gives back.
+    pub(in crate::disk) fn given(&mut self, io: u64) -> bool {
+        let giving = self.giving.take_if(|(of, _)| *of == io);
+        if let Some((_, runs)) = &giving {
+            self.end_giving(runs);
+        }
+        giving.is_some()
+    }
+
+    /// Runs that one group gives back, held until [`Extents::end_giving`]. The first group with a
+    /// surplus keeps it, for the next records.
+    fn give(&mut self) -> Vec<(u64, u64)> {
         while let Some(number) = self.roomier.pop_last() {
             let (before, rest) = self.groups.split_at(number as usize);
             if !rest[0].is_roomy() {
@@ -73,8 +104,8 @@ impl Extents {
         Vec::new()
     }
 
-    /// These runs are free again, and hold nothing.
-    pub(in crate::disk) fn end_giving(&mut self, runs: &[(u64, u64)]) {
+    /// These runs are free again, and empty.
+    fn end_giving(&mut self, runs: &[(u64, u64)]) {
         for &(unit, count) in runs {
             let group = &mut self.groups[(unit / GROUP_UNITS) as usize];
             group.given.get_or_insert_with(Map::empty).set(unit % GROUP_UNITS, count, true);
@@ -152,7 +183,7 @@ mod tests {
         }
         assert!(extents.give().is_empty());
         extents.begin_survey(0);
-        extents.survey().expect("it has begun").is_looking = true;
+        extents.survey.as_mut().expect("it has begun").is_looking = true;
         for group in 0..2 {
             assert_eq!(extents.correct(group, None), None, "the map was right");
         }
@@ -168,7 +199,7 @@ mod tests {
         let mut extents = Extents::new(2, true);
         (0..2).for_each(|group| extents.learn(group, Some(Map::fresh())));
         extents.begin_survey(0);
-        let survey = extents.survey().expect("it has begun");
+        let survey = extents.survey.as_mut().expect("it has begun");
         survey.is_looking = true;
         survey.note_used((GROUP_UNITS + PAGE_UNITS, RUN));
         assert_eq!((extents.correct(0, None), extents.correct(1, None)), (None, Some(true)));
@@ -181,7 +212,7 @@ mod tests {
         let mut extents = Extents::new(2, true);
         (0..2).for_each(|group| extents.learn(group, Some(Map::fresh())));
         extents.begin_survey(0);
-        let survey = extents.survey().expect("it has begun");
+        let survey = extents.survey.as_mut().expect("it has begun");
         (survey.is_looking, survey.is_partial) = (true, true);
         assert_eq!((extents.correct(0, None), extents.correct(1, None)), (None, None));
         assert!(extents.give().is_empty());

@@ -25,7 +25,7 @@ pub(super) fn part_of(hash: u64) -> usize {
     (hash >> (64 - PART_BITS)) as usize
 }
 
-/// What the index has of a place, and its hash.
+/// A place of the index, and its hash.
 #[derive(Debug)]
 pub(super) struct Hashed {
     pub(super) hash: u64,

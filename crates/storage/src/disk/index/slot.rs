@@ -1,4 +1,4 @@
-//! What the index has of one place: its newest entry and, until that is durable, those that it replaces.
+//! One place of the index: its newest entry and, until that is durable, the older ones.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ pub(in crate::disk) struct Slot {
     /// Where in them its own head is; a ring is shorter than 4 GiB.
     pub(super) at: u32,
     pub(super) tie: u32,
-    /// The stripe that carries it.
+    /// The ring batch that carries it.
     pub(in crate::disk) stripe: u64,
-    /// What it replaces, from earlier stripes, until its own is durable.
+    /// The entry that it replaces, of an earlier batch, until its own is durable.
     pub(super) older: Option<Box<Slot>>,
 }
 
@@ -44,7 +44,7 @@ impl Slot {
         std::iter::successors(Some(self), |slot| slot.older.as_deref())
     }
 
-    /// The newest entry that is durable when the stripes up to this one are.
+    /// The newest entry that is durable when the ring batches up to this one are.
     pub(in crate::disk) fn durable(&self, stripe: u64) -> Option<&Slot> {
         self.versions().find(|slot| slot.stripe <= stripe)
     }

@@ -1,9 +1,10 @@
 //! Room in the file system for a growing store.
 //!
-//! A write-back that finds no room waits. Before long all commits wait behind it: those of large records at once, because
-//! they need room before they are acknowledged, all others when the ring is full. So a store that grows announces a
-//! shortage early. A store of short records that does not grow needs no room. A large record gets new room before its old
-//! room is given up, so the first overwrites after a start count as growth.
+//! A write-back that finds no room waits. Before long all commits wait behind it: those of large
+//! records at once, because they need room before they are acknowledged, all others when the ring
+//! is full. So a store that grows announces a shortage early. A store of short records that does
+//! not grow needs no room. A large record gets new room before its old room is given up, so the
+//! first overwrites after a start count as growth.
 
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -15,8 +16,8 @@ use std::time::{Duration, Instant};
 use crate::disk::files::FileMedium;
 use crate::{Lack, Room};
 
-/// Bytes that stay free for accepted writes: the content of a default ring and waiting large records, for more than one
-/// node. On a small file system this part of it.
+/// Bytes that stay free for accepted writes: the content of a default ring and waiting large
+/// records, for more than one node. On a small file system this part of it.
 const KEPT: u64 = 256 << 20;
 const KEPT_PART: u64 = 16;
 /// How often the file system is asked whether there is room again.

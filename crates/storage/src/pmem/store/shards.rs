@@ -290,7 +290,7 @@ impl<M: Memory> Shared<M> {
     }
 
     /// The slot at `at` if it holds a record of this kind for this shard.
-    pub(in crate::pmem) fn read_live(
+    pub(crate) fn read_live(
         &self,
         at: u64,
         shard: ShardId,

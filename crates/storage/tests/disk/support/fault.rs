@@ -1,4 +1,4 @@
-//! A device that fails once, and what that leaves.
+//! A device that fails once, and its remains.
 
 use base::Prng;
 use bytes::Bytes;
@@ -6,17 +6,18 @@ use storage::disk::{Done, File, Files, Io};
 
 use super::{Inner, SECTOR, write_at, writes};
 
-/// What a device does not do, once.
+/// The failure of a device, once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     Read,
     Verify,
-    /// Some sectors may have been written, and nothing is flushed.
+    /// Some sectors may have been written, and no file is flushed.
     Write,
-    /// Of what was written, some is durable, some is shown and never becomes durable, some may become so later.
+    /// Some of the writes are durable, some are shown and never become durable, some may become so
+    /// later.
     Flush,
     Cut,
-    /// Nothing is given back.
+    /// No space is given back.
     Discard,
 }
 
@@ -54,7 +55,7 @@ impl Inner {
         }
     }
 
-    /// What a request that fails leaves.
+    /// The remains of a request that fails.
     pub(super) fn finish_badly(&mut self, io: &Io, fault: Fault) -> Done {
         let id = io.id();
         let mut prng = self.prng.fork();
