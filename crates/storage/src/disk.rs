@@ -9,8 +9,8 @@
 //! The medium does not lock its directory. The caller names the node and cluster by a number
 //! (`binding`) that every checksum depends on. It keeps no log and never compacts.
 //!
-//! Start reading at [`Engine`]; `docs/design/storage-disk.md` draws the bytes and gives the
-//! arguments.
+//! Start reading at [`Engine`]; `docs/design/storage-disk.md` is an overview, with pages for the
+//! bytes and the arguments.
 
 mod aligned;
 pub(crate) mod bytes_at;
