@@ -139,8 +139,10 @@ impl Parts {
             }
             Message::Repair { key, round, state } => {
                 self.anti_entropy.ranges.note_late(cx.now, state.bytes().len(), Pace::Steady);
-                self.recovery.begin_if_lost(core, cx, key);
-                if self.forbids_repair(cx, from.node, (key, *round), state) {
+                // A forgotten register does not reply, not even that it was removed.
+                if self.recovery.begin_if_lost(core, cx, key)
+                    || self.forbids_repair(cx, from.node, (key, *round), state)
+                {
                     return None;
                 }
             }

@@ -12,7 +12,7 @@ use crate::rmwpaxos::once::table::{self, EntryId};
 use crate::rmwpaxos::once::window;
 use crate::rmwpaxos::progress::active::{Active, Phase, PhaseTwo, Purpose, ReadRound};
 use crate::rmwpaxos::progress::operation::{Operation, Source};
-use crate::rmwpaxos::record::register::Countdown;
+use crate::rmwpaxos::record::register::{Countdown, Register};
 use crate::rmwpaxos::record::state::{ExpiryId, State};
 
 /// Time between votes on a deadline that others do not see over yet.
@@ -65,9 +65,11 @@ impl Core {
         true
     }
 
-    /// A quorum has reported for a vote. It is void if the ownership has ended meanwhile.
+    /// A quorum has reported for a vote.
     pub(super) fn settle_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
-        let Phase::Owner(two) = &mut active.phase else { return };
+        let Phase::Owner(two) = &mut active.phase else {
+            return self.settle_late_vote(cx, active, &round);
+        };
         let tip = two.tip.state.as_ref();
         let id = tip.and_then(State::expiry_id);
         let (over, rest) = expiry::count_votes(&round.reports, cx.replicas, id);
@@ -86,6 +88,16 @@ impl Core {
             _ if has_ages && self.awaits_until(cx, &round).is_some() => active.read = Some(round),
             _ => active.vote_again_at = cx.now + VOTE_PAUSE,
         }
+    }
+
+    /// The ownership has ended since the vote was asked for: it counts for the state held here.
+    fn settle_late_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: &ReadRound) {
+        let id = held(cx, &active.key).and_then(Register::expiry_id);
+        let (over, _) = expiry::count_votes(&round.reports, cx.replicas, id);
+        if let Some(id) = id.filter(|_| expiry::is_voted(cx.replicas, over)) {
+            active.queue.push_front(Operation::internal(Source::Expire(id), self.step));
+        }
+        active.vote_again_at = cx.now + VOTE_PAUSE;
     }
 }
 

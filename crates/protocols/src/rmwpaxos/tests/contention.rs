@@ -266,6 +266,33 @@ fn a_busy_key_expires_in_time() -> Result<(), String> {
     world.finish()
 }
 
+/// F10: the command that made the owner ask for votes ends before they come. They expire the key
+/// though no client touches it again.
+#[test]
+fn late_votes_expire_a_key() -> Result<(), String> {
+    let mut world = volatile();
+    world.start(1, Ask::Expiring { value: b'v', millis: 60 });
+    world.flow(|_| true);
+    world.pass(Nanos::from_millis(65));
+    world.nodes[1].protocol.core.env_mut().request_timeout = Nanos::from_millis(30);
+    let write = world.append(1, "w");
+    world.flow(|m| m.among(&[1]));
+    let asked = world.take(|m| m.is(Kind::Read));
+    claim(!asked.is_empty(), "it asks for votes")?;
+    while world.is_open(write) {
+        world.pass_at(1, Nanos::from_millis(10));
+        world.lose_all();
+    }
+    world.deliver_all(asked);
+    world.flow(|_| true);
+    claim(world.settle(), "work ends")?;
+    let value = |node: usize| {
+        world.held(node).and_then(|register| register.state.as_ref()?.value().map(<[u8]>::to_vec))
+    };
+    claim((0..3).all(|node| value(node).is_none()), "it is expired")?;
+    world.finish_with("-")
+}
+
 /// F10: all crash, and their clocks go on from what was saved of them: before the start, or behind
 /// it.
 #[test]

@@ -8,7 +8,7 @@ use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
 use crate::mutation::{self, Mutation};
-use crate::protocol::Event;
+use crate::protocol::{Event, Peer};
 use crate::rmwpaxos::Message;
 use crate::rmwpaxos::record::register::ShardMeta;
 
@@ -485,4 +485,29 @@ fn a_promise_equal_to_a_recovered_floor_permits_nothing() -> Result<(), String> 
     compare_with(&mut world, 1);
     world.rest(LONG);
     world.finish()
+}
+
+/// A lost register is not a removed one: a late accept of it is answered
+/// by a recovery alone.
+#[test]
+fn lost_register_calls_no_member_older() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(1, Ask::Append("a"));
+    raise_floors(&mut world)?;
+    world.rest(LONG);
+    let key = world.key.clone();
+    let held = world.nodes[1].register(&key).cloned().ok_or("it is held")?;
+    let state = held.state.ok_or("it has a state")?;
+    let own = *world.nodes[1].peers.own();
+    let from = Peer { node: own.node, incarnation: own.incarnation, loss: own.loss };
+    world.nodes[0].cells.lose(&key);
+    let message = Message::Repair { key, round: held.accepted, state };
+    world.step(0, Event::Peer { from, message });
+    claim(world.bag.iter().any(|m| m.is(Kind::Recover)), "it is recovered")?;
+    claim(
+        !world.bag.iter().any(|m| matches!(m.message, Message::Older { .. })),
+        "no member is called older",
+    )?;
+    world.rest(LONG);
+    world.finish_with("va")
 }
