@@ -44,7 +44,7 @@ use std::fmt;
 use transport::{ClusterId, Hello, Refusal};
 use types::features::{Clash, FeatureLevel, Features, Running, Supported};
 use types::positions::SECRET_LEN;
-use types::{Incarnation, Loss, NodeId};
+use types::{Database, Incarnation, Loss, NodeId};
 
 use crate::config::MemberAddress;
 use crate::settings::{Agreed, Databases, Limits};
@@ -102,6 +102,8 @@ pub struct Durable {
     pub databases: Databases,
     /// The limits that each member announced last, this node included.
     pub limits: BTreeMap<NodeId, Limits>,
+    /// How often the cluster gave up all that a database held; never is left out. It only rises.
+    pub generations: BTreeMap<Database, u64>,
 }
 
 impl Durable {
@@ -138,6 +140,7 @@ pub struct Status {
     pub databases: Databases,
     /// The limits of each member as far as the node knows them, its own included.
     pub limits: BTreeMap<NodeId, Limits>,
+    pub generations: BTreeMap<Database, u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -245,6 +248,7 @@ impl Formation {
             is_recovering: self.is_recovering,
             databases: self.durable.databases.clone(),
             limits: self.durable.limits.clone(),
+            generations: self.durable.generations.clone(),
         }
     }
 
@@ -398,6 +402,7 @@ impl Formation {
         }
         self.advance(out);
         self.raise_level(out);
+        self.learn_generations(out);
     }
 
     fn on_told(&mut self, peer: NodeId, status: Status, out: &mut Vec<Effect>) {
@@ -559,7 +564,9 @@ impl Formation {
         // A former self may have pledged more than it knew: every member that it met had, too.
         let running = self.durable.running.map_or(running, |mine| mine.max(running));
         let running = Some(running);
-        self.durable = Durable { standing, running, mine, members, known, databases, limits };
+        let generations = self.generations_in(cluster);
+        self.durable =
+            Durable { standing, running, mine, members, known, databases, limits, generations };
         out.push(Effect::Persist(Box::new(self.durable.clone())));
         out.push(Effect::Agree(self.agreed()));
         out.push(Effect::Reconnect);

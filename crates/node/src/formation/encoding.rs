@@ -1,11 +1,13 @@
 //! The bytes of a status.
 
+use std::collections::BTreeMap;
+
 use transport::ClusterId;
 use types::features::Features;
 use types::limits::MEMBERS_MAX;
 use types::positions::SECRET_LEN;
 use types::wire::{Malformed, Reader, Wire, put_blob};
-use types::{Incarnation, Loss, NodeId};
+use types::{Database, Incarnation, Loss, NodeId};
 
 use super::{Cluster, Counters, Standing, Status};
 use crate::config::MemberAddress;
@@ -60,6 +62,11 @@ impl Wire for Status {
             out.extend_from_slice(&node.0.to_le_bytes());
             limits.encode(out);
         }
+        out.push(self.generations.len() as u8);
+        for (database, generation) in &self.generations {
+            out.push(database.0);
+            out.extend_from_slice(&generation.to_le_bytes());
+        }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Status, Malformed> {
@@ -96,9 +103,31 @@ impl Wire for Status {
         let databases = Databases::decode(reader)?;
         let limits =
             decode_list(reader, |reader| Ok((NodeId(reader.u16()?), Limits::decode(reader)?)))?;
+        let generations = decode_generations(reader)?;
         let (known, limits) = (known.into_iter().collect(), limits.into_iter().collect());
-        Ok(Status { standing, features, members, known, is_recovering, databases, limits })
+        Ok(Status {
+            standing,
+            features,
+            members,
+            known,
+            is_recovering,
+            databases,
+            limits,
+            generations,
+        })
     }
+}
+
+fn decode_generations(reader: &mut Reader<'_>) -> Result<BTreeMap<Database, u64>, Malformed> {
+    let mut generations = BTreeMap::new();
+    for _ in 0..reader.u8()? {
+        let (database, generation) = (Database(reader.u8()?), reader.u64()?);
+        if !database.is_of_users() || generation == 0 {
+            return Err(Malformed);
+        }
+        generations.insert(database, generation);
+    }
+    Ok(generations)
 }
 
 fn decode_list<T>(

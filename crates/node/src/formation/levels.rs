@@ -1,7 +1,10 @@
-//! The feature level of the cluster: pledged by each member, then raised.
+//! The feature level of the cluster, pledged by each member, then raised; and the generations of
+//! its databases.
 
-use types::NodeId;
+use std::collections::BTreeMap;
+
 use types::features::{Clash, FeatureLevel, Features, Running};
+use types::{Database, NodeId};
 
 use super::{Cluster, Effect, Formation, Standing, Status};
 
@@ -84,5 +87,27 @@ impl Formation {
         let heard = self.heard.values().flatten();
         let highest = heard.map(|status| status.features.supported.highest);
         highest.fold(self.supported.highest, FeatureLevel::min)
+    }
+
+    /// A database is as new as the newest generation of it that any member knows.
+    pub(super) fn learn_generations(&mut self, out: &mut Vec<Effect>) {
+        let Standing::Formed(cluster) = self.durable.standing else { return };
+        let generations = self.generations_in(cluster);
+        if generations != self.durable.generations {
+            self.durable.generations = generations;
+            self.persist_with_former(out);
+        }
+    }
+
+    /// The highest generations that this node or a connected member of `cluster` knows.
+    pub(super) fn generations_in(&self, cluster: Cluster) -> BTreeMap<Database, u64> {
+        let mut generations = self.durable.generations.clone();
+        let heard = self.heard.values().flatten();
+        let fellows = heard.filter(|status| self.is_fellow(status, cluster));
+        for (&database, &generation) in fellows.flat_map(|status| &status.generations) {
+            let known = generations.entry(database).or_default();
+            *known = generation.max(*known);
+        }
+        generations
     }
 }

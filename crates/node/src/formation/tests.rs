@@ -200,7 +200,7 @@ fn different_lists_are_named_and_form_nothing() {
 fn different_databases_are_named_and_form_nothing() {
     let settings = |protocol: &str| {
         Databases::new(vec![crate::settings::DatabaseSetting {
-            database: types::Database(0),
+            database: Database(0),
             protocol: protocol.to_owned(),
             durability: crate::config::Durability::Disk,
         }])
@@ -369,6 +369,7 @@ fn rejoined_node_keeps_addresses_that_it_reached() {
             is_recovering: false,
             databases: Databases::default(),
             limits: BTreeMap::new(),
+            generations: BTreeMap::new(),
         };
         let peer = NodeId(peer);
         one.on(Input::Up { peer }, &mut Vec::new());
@@ -466,4 +467,22 @@ fn peer_without_the_level_is_refused_by_name() {
     let newer = Features { supported: levels(2), running: None };
     one.note(&Hello { features: newer, ..hello }, &mut effects).expect("it is welcome");
     assert_eq!(one.refused(NodeId(2)), None);
+}
+
+#[test]
+fn highest_generation_is_kept_and_given_to_wiped_members() {
+    let mut world = World::new(3, 4);
+    world.heal();
+    let (zero, two) = (Database(0), Database(2));
+    world.crash(NodeId(2));
+    world.machine(NodeId(2)).disk.generations = [(zero, 1), (two, 3)].into();
+    world.crash(NodeId(3));
+    world.machine(NodeId(3)).disk.generations = [(zero, 2)].into();
+    world.heal();
+    world.wipe(NodeId(1));
+    world.heal();
+    assert!(world.is_one_cluster());
+    for machine in world.machines.values() {
+        assert_eq!(machine.disk.generations, [(zero, 2), (two, 3)].into());
+    }
 }

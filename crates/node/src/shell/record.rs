@@ -1,5 +1,7 @@
 //! Between what formation wants durable and the identity in the data directory.
 
+use std::collections::BTreeMap;
+
 use base::Nanos;
 use storage::data_dir::{DataDir, DataDirError};
 use storage::identity::{self, Identity, SavedClock};
@@ -42,7 +44,12 @@ pub(crate) fn read(identity: &Identity) -> Durable {
         known: identity.members.iter().filter_map(counters).collect(),
         databases: databases(identity),
         limits: identity.members.iter().filter_map(limits).collect(),
+        generations: identity.databases.iter().filter_map(generation).collect(),
     }
+}
+
+fn generation(saved: &identity::DatabaseSetting) -> Option<(Database, u64)> {
+    (saved.generation > 0).then_some((Database(saved.index), saved.generation))
 }
 
 fn databases(identity: &Identity) -> Databases {
@@ -95,6 +102,7 @@ pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirE
         identity.cluster = cluster.map(saved_cluster);
         identity.running = durable.running;
         identity.members = members;
+        let setting = |one| setting(one, &durable.generations);
         identity.databases = durable.databases.as_slice().iter().map(setting).collect();
     })
 }
@@ -103,13 +111,16 @@ fn saved_cluster(Cluster { id, secret }: Cluster) -> identity::Cluster {
     identity::Cluster { id: u128::from_le_bytes(id.0), secret }
 }
 
-fn setting(one: &DatabaseSetting) -> identity::DatabaseSetting {
+fn setting(
+    one: &DatabaseSetting,
+    generations: &BTreeMap<Database, u64>,
+) -> identity::DatabaseSetting {
     let DatabaseSetting { database, protocol, durability } = one;
     identity::DatabaseSetting {
         index: database.0,
         protocol: protocol.clone(),
         durability: saved(*durability),
-        generation: 0,
+        generation: generations.get(database).copied().unwrap_or(0),
         has_log_area: false,
     }
 }

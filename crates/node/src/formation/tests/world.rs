@@ -21,8 +21,8 @@ pub(super) fn members(count: u16) -> Vec<MemberAddress> {
 pub(super) fn blank(members: Vec<MemberAddress>) -> Durable {
     let (standing, mine) = (Standing::Empty, Counters::default());
     let (known, limits) = (BTreeMap::new(), BTreeMap::new());
-    let (running, databases) = (None, Databases::default());
-    Durable { standing, running, mine, members, known, databases, limits }
+    let (running, databases, generations) = (None, Databases::default(), BTreeMap::new());
+    Durable { standing, running, mine, members, known, databases, limits, generations }
 }
 
 pub(super) fn id(number: u64) -> Cluster {

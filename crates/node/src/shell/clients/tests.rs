@@ -127,6 +127,7 @@ fn board(poll: &Poll) -> Board {
     let membership = Membership {
         durable: Durable {
             running: None,
+            generations: BTreeMap::new(),
             standing: Standing::Empty,
             mine: Counters::default(),
             members: Vec::new(),
