@@ -428,8 +428,9 @@ impl Mark {
     pub(super) const NOTHING: Mark = Mark { forgotten: false, databases: 0, first: 0, last: 0 };
 
     pub(super) fn of(database: Database, shard: Shard, forgotten: bool) -> Mark {
-        // Of a number that is no database's all are meant: one of them may have been.
-        let databases = 1_u64.checked_shl(u32::from(database.0)).unwrap_or(u64::MAX);
+        // A number of no database stands for all: a damaged record may have been of any.
+        let is_known = usize::from(database.0) < SPACES;
+        let databases = if is_known { 1 << database.0 } else { u64::MAX };
         Mark { forgotten, databases, first: shard.0, last: shard.0 }
     }
 
@@ -494,6 +495,15 @@ mod tests {
             bytes[at] ^= 1;
         }
         assert_eq!(Entry::read(&bytes[..bytes.len() - 1]), None);
+    }
+
+    #[test]
+    fn mark_of_an_unknown_database_means_all() {
+        for database in (0..=u8::MAX).map(Database) {
+            let mark = Mark::of(database, Shard(9), true);
+            let is_known = usize::from(database.0) < SPACES;
+            assert_eq!(mark.shards().count(), if is_known { 1 } else { SPACES }, "{database:?}");
+        }
     }
 
     #[test]

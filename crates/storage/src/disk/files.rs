@@ -122,6 +122,12 @@ impl FileMedium {
         self.stripes.as_ref()
     }
 
+    /// Forgets the cached pages of the ring, which a start has read. A direct write over them would
+    /// block.
+    pub(super) fn drop_ring(&self) {
+        self.drop_cache(File::Ring, 0, None);
+    }
+
     /// Makes the system forget pages that it takes for clean. After a failed flush its cache may
     /// hold, as clean, bytes that the device never got.
     fn drop_cache(&self, file: File, offset: u64, len: Option<NonZeroU64>) {

@@ -181,6 +181,7 @@ pub fn open_at(
     }
     let mut medium = FileMedium::open(dir)?;
     let engine = Engine::open(&mut medium, binding, wakers.len(), config)?;
+    medium.drop_ring();
     let terms = Terms::of(&engine);
     let desk = Desk::new(medium, binding, wakers, (engine.staging(), engine.memory()));
     let uring = desk.medium.stripes().and_then(|_| Uring::new());
