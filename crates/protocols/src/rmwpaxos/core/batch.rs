@@ -19,6 +19,9 @@ const BATCH_MAX: usize = 512;
 pub(crate) struct Batch {
     pub(crate) operations: Vec<Operation>,
     /// The state that they make of the tip; `None`: the tip.
+    ///
+    /// One effective operation is enough for a state: each effect marks the builder as changed,
+    /// whatever the bytes. So every attempt of an effective operation has a place. [spec 9.4]
     pub(crate) state: Option<State>,
     /// The tip itself is proposed if nothing else is.
     must_decide: bool,

@@ -1,7 +1,10 @@
-//! The core: acceptor, proposer and reader. Every rule on which safety rests is here.
+//! The core: acceptor, proposer and reader, a complete and safe protocol of its own.
 //!
-//! It is a complete protocol of its own. It calls no service: parts around it are told of events by
-//! [`hooks::Notice`] and take part in few decisions by [`hooks::Hooks`].
+//! It calls no service: parts around it are told of events by [`hooks::Notice`] and take part in
+//! few decisions by [`hooks::Hooks`]. Services install registers and raise floors through [`lost`].
+//!
+//! Safety also rests on rules of the parts: resumed ballots (U1), combined prepare-accepts (P0),
+//! deltas (B3), forwarding (F6 to F8), recovery, listing and rollback detection.
 
 pub(crate) mod acceptor;
 pub(crate) mod ancestry;
