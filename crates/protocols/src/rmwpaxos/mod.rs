@@ -9,8 +9,8 @@
 //! Each uses only the rooms above it.
 //! - [`record`], [`once`], [`expiry`]: states and registers, and pure functions on them.
 //! - [`progress`]: operations, phases and reports. [`message`]: the messages.
-//! - [`core`]: acceptor, proposer and reader. Every rule of safety is here, and it is a complete
-//!   protocol ([`CoreAlone`]). Start reading at [`core::proposer`].
+//! - [`core`]: acceptor, proposer and reader, a complete and safe protocol ([`CoreAlone`]).
+//!   It names the rules of safety that lie outside it. Start reading at [`core::proposer`].
 //! - [`fast`]: ways shorter than two round trips with whole states. [`deletion`] and [`services`]:
 //!   each has its own state and asks the core to propose, to read or to install a register.
 //! - [`parts`] and this file hand each event to one module. Fast paths are offered it first.
@@ -47,7 +47,8 @@
 //! 2. `accepted.ballot() <= promised`. Neither ever decreases, nor does the effective promise
 //!    across a restart.
 //! 3. Every accept of a ballot follows promises from a crash-consistent majority and extends the
-//!    highest report. For its first proposal, an acceptor may complete that majority.
+//!    highest report that counts. [`core::presence`] tells which do not. For its first proposal, an
+//!    acceptor may complete that majority.
 //! 4. An operation is in the chain at most once: it is attempted again only on a base without its
 //!    attempts.
 //! 5. A result is released only once a state that contains it is chosen. A result without effect
