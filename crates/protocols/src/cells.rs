@@ -1,11 +1,11 @@
 //! Resident registers and shard fields: the part of a worker's storage that a step may touch.
 //!
-//! A register is changed here and marked with [`Cells::persist`]; the worker encodes every marked register once
-//! at the end of the turn, however often it changed. Where records live no longer than the process (`volatile`) it
-//! is encoded only when it leaves these cells, and until then they have the only copy.
+//! A protocol changes a register here and marks it with [`Cells::persist`]. The worker encodes each
+//! marked register once at the end of the turn. A `volatile` register is encoded only when it is
+//! evicted; until then memory has the only copy.
 //!
-//! That a register is absent is worth less memory than a register: such cells stay only as long as somebody needs them,
-//! and a few for those who ask again.
+//! An absent register is worth less memory than a present one. Its cell stays while it is in use,
+//! and a bounded number of unused ones stay for repeated requests.
 
 mod metas;
 mod slots;
@@ -25,11 +25,11 @@ pub use weight::Weight;
 
 use slots::{Index, Slot, Slots};
 
-/// What is known of a register.
+/// The state of a register in memory.
 #[derive(Debug)]
 pub enum Cell<'a, R> {
     Present(&'a R),
-    /// There is none, and nothing was forgotten.
+    /// The register does not exist and was not forgotten.
     Absent,
     /// Forgotten: it takes no part in anything until it was recovered.
     Lost,
@@ -44,13 +44,13 @@ impl<R> Slot<R> {
         }
     }
 
-    /// It says that there is no register, memory knows no more than storage, and nobody holds it.
+    /// True for an unpinned absent register whose memory and storage agree.
     fn is_idle_absence(&self) -> bool {
         self.record.is_none() && !self.lost && !self.dirty && !self.ahead && self.pins == 0
     }
 }
 
-/// Where a register lies, and enough of its hash to tell it from nearly all others without looking there.
+/// The address of a register, and enough of its hash to reject nearly all others without a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     index: Index,
@@ -77,13 +77,13 @@ fn tag_of(hash: u64) -> u32 {
 pub enum Absence {
     /// A cell says so, for a while: asking storage takes time.
     Kept,
-    /// Whoever needs to know has just asked storage, see [`Cells::announce_absent`]: it answers at once.
+    /// The worker has just asked storage, which answers at once: see [`Cells::announce_absent`].
     Announced,
     /// There is no storage: whatever has no cell does not exist.
     Certain,
 }
 
-/// What becomes of a register that nobody uses.
+/// The fate of a register that is not in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parting {
     Stays,
@@ -107,7 +107,7 @@ pub struct Cells<R> {
     last: std::cell::Cell<Index>,
     forgotten: [bool; SHARDS],
     dirty: Vec<Index>,
-    /// Cells that were absent and that nobody used when they came here, oldest first. Empty where they are not kept.
+    /// Candidates for [`Cells::drop_absent`], oldest first. Empty unless absence is `Kept`.
     absent: VecDeque<Index>,
     open_ticket: Ticket,
     absence: Absence,
@@ -193,7 +193,7 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Notes a cell that says nothing but that there is no register, or drops it where such are not kept.
+    /// Queues an idle absent cell for [`Cells::drop_absent`], or drops it unless absence is `Kept`.
     fn note_absent(&mut self, index: Index) {
         let slot = self.slots.at_mut(index);
         if slot.noted || !slot.is_idle_absence() {
@@ -208,7 +208,7 @@ impl<R> Cells<R> {
     }
 
     /// # Panics
-    /// If the register is not resident: the event that led here did not name it and it was not pinned.
+    /// If the register is not resident: the event did not name it and it was not pinned.
     #[must_use]
     pub fn get(&self, key: &Key) -> Cell<'_, R> {
         match self.slot(key) {
@@ -255,7 +255,8 @@ impl<R> Cells<R> {
         self.persist(key)
     }
 
-    /// What is held of the register counts no more, neither here nor in storage: it is lost. Its shard must be forgotten.
+    /// Marks a register as lost: neither memory nor storage may be trusted. The caller also marks
+    /// its shard as forgotten.
     pub fn lose(&mut self, key: &Key) {
         self.set(key, None, true);
         self.persist(key);
@@ -268,7 +269,7 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Marks the register as changed; what rests on the change waits for the returned ticket.
+    /// Marks the register as changed. Its dependent effects wait for the returned ticket.
     ///
     /// # Panics
     /// If the register is not resident.
@@ -285,7 +286,7 @@ impl<R> Cells<R> {
         ticket
     }
 
-    /// Marks all registers of a shard as changed: what storage holds of them may be damaged.
+    /// Marks all registers of a shard as changed, because their stored copies may be damaged.
     pub fn persist_shard(&mut self, shard: Shard) {
         for entry in &self.shards[usize::from(shard.0)] {
             let slot = self.slots.at_mut(entry.index);
@@ -301,8 +302,7 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Notes a change that something else makes safe against a crash: it is written only before the register
-    /// leaves memory.
+    /// Notes a change that is crash-safe by other means. It is written only before eviction.
     pub fn persist_before_eviction(&mut self, key: &Key) {
         if let Some(slot) = self.slot_mut(key) {
             slot.ahead = !slot.dirty;
@@ -372,7 +372,7 @@ impl<R> Cells<R> {
     }
 }
 
-/// The worker's side: what a protocol must not call.
+/// The worker's side. A protocol must not call these.
 impl<R> Cells<R> {
     #[must_use]
     pub fn is_resident(&self, key: &Key) -> bool {
@@ -388,8 +388,8 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Storage was just asked for this register, which is not resident, and there is none. That holds until the next
-    /// one is announced.
+    /// Notes that storage has no record of this register, which is not resident. The note holds
+    /// until the next call.
     pub fn announce_absent(&mut self, key: &Key) {
         match self.absence {
             Absence::Announced => self.announced = Some(key.clone()),
@@ -406,11 +406,10 @@ impl<R> Cells<R> {
         self.absence == Absence::Certain
     }
 
-    /// Brings registers that are about to be asked for into the processor's caches, a few dozen at a time. `look`
-    /// reads what an event on a record reads and returns anything that depends on it.
+    /// Prefetches registers that the next events will read, a few dozen at a time. `look` reads the
+    /// same fields as an event does and returns a value that depends on them.
     ///
-    /// Searches and reads that do not depend on one another follow each other closely, so that their misses overlap;
-    /// those of one event after the other would not.
+    /// The searches are independent of each other, so their cache misses overlap.
     pub fn warm<'k>(&self, keys: impl Iterator<Item = &'k Key>, look: impl Fn(&R) -> bool) {
         let entries: SmallVec<[Entry; WARMED]> = keys
             .take(WARMED)
@@ -424,7 +423,8 @@ impl<R> Cells<R> {
         std::hint::black_box(records.filter(|record| look(record)).count());
     }
 
-    /// Makes a register resident with what storage knows of it. Keeps what is there already.
+    /// Makes a register resident with its stored content. Keeps a register that is resident
+    /// already.
     pub fn fill(&mut self, key: &Key, content: Option<R>, lost: bool) {
         if self.find(key).is_none() {
             let lost = lost && content.is_none();
@@ -433,7 +433,7 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Notes that the record of a resident register takes so many bytes in storage, and what it adds to the figures.
+    /// Records the stored size of a resident register and its weight in the figures.
     pub fn weigh(&mut self, key: &Key, bytes: usize, weight: Weight) {
         if let Some(index) = self.find(key) {
             self.slots.weigh(index, bytes);
@@ -441,7 +441,7 @@ impl<R> Cells<R> {
         }
     }
 
-    /// What was counted of the registers of one shard from `from_hash` on and below `until`.
+    /// The total weight of the registers of one shard from `from_hash` to below `until`.
     pub fn weights(
         &self,
         shard: Shard,
@@ -476,8 +476,8 @@ impl<R> Cells<R> {
         !self.dirty.is_empty()
     }
 
-    /// Takes the changed registers, each once; `None` means removed. `write` is shown the weight that was counted, may
-    /// replace it, and returns how many bytes the record takes in storage.
+    /// Takes the changed registers, each once; `None` means removed. `write` gets the counted
+    /// weight, may replace it, and returns the record's stored size in bytes.
     pub fn take_dirty(&mut self, mut write: impl FnMut(&Key, Option<&R>, &mut Weight) -> usize) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for index in dirty.drain(..) {
@@ -496,8 +496,9 @@ impl<R> Cells<R> {
         self.range_step(shard, from_hash, None, usize::MAX).0
     }
 
-    /// About `limit` registers of one shard in key order, those from `from_hash` on and below `until`, and the
-    /// position up to which that is all of them (`None`: the end of the shard). Never splits a hash.
+    /// About `limit` registers of one shard in key order, from `from_hash` to below `until`. Also
+    /// returns the position up to which the result is complete; `None` is the end of the shard.
+    /// Never splits a hash.
     #[must_use]
     pub fn range_step(
         &self,
@@ -510,7 +511,7 @@ impl<R> Cells<R> {
         let mut found: Vec<_> = self.slots_in(shard, from_hash, until, tags).collect();
         let mut complete = until;
         if limit < found.len() {
-            // Selecting is linear: a shard of a large database is not sorted for every step of a listing.
+            // Selection takes linear time; sorting a large shard at every step would not.
             let end = found.select_nth_unstable_by_key(limit, |slot| &slot.key).1.key.hash();
             let first = found[..=limit].iter().map(|slot| slot.key.hash()).min();
             if first.is_some_and(|first| first < end) {
@@ -523,7 +524,7 @@ impl<R> Cells<R> {
         (found.into_iter().map(|slot| (&slot.key, slot.cell())).collect(), complete)
     }
 
-    /// The slots of part of a shard. `tags` must not exclude any of them: an entry outside is not looked at.
+    /// The slots of part of a shard. `tags` must cover all of them; other entries are skipped.
     fn slots_in(
         &self,
         shard: Shard,
@@ -537,9 +538,10 @@ impl<R> Cells<R> {
         slots.map(|entry| self.slots.at(entry.index)).filter(move |slot| is_in(slot.key.hash()))
     }
 
-    /// A tag up to which there are more than `limit` registers from `from_hash` on; the last tag if there are fewer.
+    /// A tag that has more than `limit` registers between it and `from_hash`. It is the last tag if
+    /// the shard has fewer.
     ///
-    /// It reads the shard's table and none of the registers, which lie all over memory.
+    /// Reads the shard's table and no register, since registers are spread over memory.
     fn tag_behind(&self, shard: Shard, from_hash: u64, limit: usize) -> u32 {
         let (shard, first) = (&self.shards[usize::from(shard.0)], tag_of(from_hash));
         if shard.len() <= limit {
@@ -554,9 +556,9 @@ impl<R> Cells<R> {
         *tags.select_nth_unstable(limit).1
     }
 
-    /// Drops the registers of `shard` that nobody uses and whose changes are durable; those touched since the last
-    /// call get another chance. `part` has the last word: it is told what is in memory, and whether that is ahead of
-    /// storage.
+    /// Evicts the unused registers of `shard` whose changes are durable. A register that was
+    /// touched since the last call gets another chance. `part` decides, given the record and
+    /// whether it is ahead of storage.
     pub fn evict(
         &mut self,
         shard: Shard,
@@ -599,9 +601,9 @@ impl<R> Cells<R> {
         self.absent.len()
     }
 
-    /// Drops the oldest cells that say nothing but that there is no register, until about `kept` are left of them;
-    /// those used since the last look get another chance. Looks at `looks` cells at most, and no further than to one
-    /// that must stay for now: its removal is not durable, or `keep` names its shard. Returns how many it dropped.
+    /// Drops the oldest idle absent cells until about `kept` remain, and returns how many it
+    /// dropped. A cell that was used since the last call gets another chance. Examines at most
+    /// `looks` cells. Stops at a cell whose removal is not durable or whose shard `keep` names.
     pub fn drop_absent(
         &mut self,
         kept: usize,

@@ -1,7 +1,8 @@
-//! Effects: what a step asks the worker to do.
+//! Effects: the requests of a step to its worker.
 //!
-//! Durability is data. A message names the ticket that must be durable before it may leave; what a crash
-//! could make untrue is thus never said. Messages to oneself take the same path and wait for the same ticket.
+//! Durability is data. A message names the ticket that must be durable before it may leave, so no
+//! message makes a claim that a crash could refute. Messages to this node take the same path and
+//! wait for the same ticket.
 
 use base::Nanos;
 use types::{Command, Key, NodeId, Outcome, Reply, Shard, Tag, Ticket};
@@ -40,7 +41,7 @@ pub struct Emit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
-/// What the steps of a turn asked for, in order.
+/// The effects of a turn's steps, in order.
 #[derive(Debug)]
 pub struct Effects<M> {
     pub sends: Vec<Send<M>>,
@@ -54,10 +55,10 @@ pub struct Effects<M> {
     pub appends: Vec<Vec<u8>>,
     /// Shards that are recovered: absence means absence again.
     pub recovered: Vec<Shard>,
-    /// Registers of which more was held than is: what is stored must not count any more, neither it nor its shard's
-    /// fields, and the loss is to be raised. [`Event::Forgotten`](crate::Event::Forgotten) follows.
+    /// Registers whose stored copies must not be trusted any more, nor their shards' fields. The
+    /// worker raises the loss and [`Event::Forgotten`](crate::Event::Forgotten) follows.
     pub disowned: Vec<Key>,
-    /// Shards whose fields say that they were forgotten while storage does not know of it: they are forgotten.
+    /// Shards that are forgotten by their fields although storage does not know it yet.
     pub forgotten: Vec<Shard>,
     /// For the operator.
     pub remarks: Vec<String>,
@@ -92,7 +93,7 @@ impl<M> Effects<M> {
         self.sends.push(Send { to, message, after });
     }
 
-    /// Sends at once: for messages that say nothing a crash could make untrue.
+    /// Sends at once. Only for messages without a claim that a crash could refute.
     pub fn send_now(&mut self, to: NodeId, message: M) {
         self.send(to, message, Ticket::DURABLE);
     }
@@ -112,7 +113,8 @@ impl<M> Effects<M> {
         self.lease_reads.push((tag, Outcome::Reply(reply), lease_until));
     }
 
-    /// Asks for [`Event::Timer`](crate::Event::Timer) at `at` or a little later. Timers are not cancelled.
+    /// Asks for [`Event::Timer`](crate::Event::Timer) at `at` or a little later. Timers cannot be
+    /// cancelled.
     pub fn timer(&mut self, id: TimerId, at: Nanos) {
         self.timers.push((id, at));
     }

@@ -1,4 +1,4 @@
-//! One explanation under way: the answers of the members so far. Shared by protocols that explain keys.
+//! One explanation in progress: the members' answers so far. Shared by protocols that explain keys.
 
 use base::Nanos;
 use types::explain::{Explanation, Held, Replica};

@@ -1,7 +1,9 @@
-//! Floor 2: replication protocols as pure functions from (register, input, now) to (register, effects).
+//! Floor 2: replication protocols as pure functions.
 //!
-//! Start with [`protocol`]: the one trait every protocol implements, its events and its effects. A protocol
-//! has a folder of its own, named as on the command line, whose `mod.rs` tells its story.
+//! A step maps (register, input, now) to (register, effects).
+//!
+//! Start with [`protocol`]: the trait that every protocol implements, its events and its effects.
+//! Each protocol has a folder, named as on the command line. Its `mod.rs` introduces it.
 
 pub mod abd;
 pub mod cells;

@@ -1,7 +1,7 @@
 //! Deliberate mistakes, switched on one at a time to show that the tests would notice them.
 //!
-//! Each is one rule of the specification left out. They exist only under `cfg(test)` and the feature
-//! `mutations`; elsewhere [`is`] is a constant `false` and the mistake is not compiled.
+//! Each leaves out one rule of the specification. They exist only under `cfg(test)` and the feature
+//! `mutations`. Elsewhere [`is`] is a constant `false` and the mistake is not compiled.
 
 base::mutations! {
     /// A read decides by equal values instead of equal rounds.
@@ -30,13 +30,13 @@ base::mutations! {
     NoVersionFloor = "no-version-floor",
     /// An absent register is reported as a tombstone accepted at the floor.
     AbsentAsTombstone = "absent-as-tombstone",
-    /// Phase 1 and reads go by what one member holds, without hearing the rest, where another may have removed it.
+    /// Phase 1 and reads trust one holder without hearing the members that may have removed it.
     OneHolderWins = "one-holder-wins",
-    /// What a member is known not to have held counts all the same.
+    /// A report counts although its member is known not to have held that state.
     DenialIgnored = "denial-ignored",
-    /// Who is known to have held what another reports counts all the same where it holds nothing.
+    /// An absent report counts although its member is known to have held another member's state.
     WitnessIgnored = "witness-ignored",
-    /// One member's word that others held what it reports counts however many hold nothing.
+    /// One member's claim that others held its state counts against any number of absent reports.
     WitnessAlone = "witness-alone",
     /// Members that hold the same keep different floors.
     FloorsStay = "floors-stay",
@@ -56,15 +56,15 @@ base::mutations! {
     ForwardAnyIncarnation = "forward-any-incarnation",
     /// "Surely no effect" is said of an operation that was forwarded.
     NoQuorumAfterForward = "no-quorum-after-forward",
-    /// After a crash a countdown goes on from beyond what was saved of its clock.
+    /// After a crash a countdown resumes from beyond the saved value of its clock.
     CountTwice = "count-twice",
-    /// The clocks of countdowns run on while nothing counts on them, unsaved.
+    /// The clocks of countdowns run on, unsaved, while no countdown uses them.
     NeverRests = "never-rests",
     /// One replica's countdown is enough to expire a key.
     ExpireByOne = "expire-by-one",
     /// A countdown is kept over a change of the deadline, as long as the key has one.
     CountdownKept = "countdown-kept",
-    /// A reply leaves before what it says is durable.
+    /// A reply leaves before the state that it reveals is durable.
     ReplyBeforeStored = "reply-before-stored",
     /// A report shows a state that is not durable yet.
     ExposeUnflushed = "expose-unflushed",
@@ -72,13 +72,13 @@ base::mutations! {
     AckOfHigherBallot = "ack-of-higher-ballot",
     /// An acceptor takes an accept below its promise.
     AcceptBelowPromise = "accept-below-promise",
-    /// An owner answers conditional commands that change nothing from its own state.
+    /// An owner answers conditional commands without a change from its own state.
     AnswerFromTip = "answer-from-tip",
     /// A delta is applied to whatever round is held, if the digest allows it.
     DeltaAnyBase = "delta-any-base",
-    /// What a delta makes is taken without comparing its digest.
+    /// The result of a delta is accepted without comparing its digest.
     DeltaNoDigest = "delta-no-digest",
-    /// A delta is applied to whatever is held, and what comes of it is taken.
+    /// A delta is applied to any held state, and its result is accepted.
     DeltaUnchecked = "delta-unchecked",
     /// An acceptor completes phase 1 though it holds something else than the base that it is told.
     FirstOnAnyBase = "first-on-any-base",
@@ -92,7 +92,7 @@ base::mutations! {
     FirstAcceptedByProposer = "first-accepted-by-proposer",
     /// Asking for the whole state counts as an acknowledgement.
     NeedFullIsAck = "need-full-is-ack",
-    /// Whoever asks for a proposal gets the newest state under the round it asked for.
+    /// A request for a proposal gets the newest state under the round that it named.
     TipUnderAskedRound = "tip-under-asked-round",
     /// A read answers with the newest report though no majority is known to hold it.
     NoWriteBack = "no-write-back",
@@ -108,17 +108,17 @@ base::mutations! {
     ValidateByMajority = "validate-by-majority",
     /// A read-modify-write that started from an old value is acknowledged like a write.
     AckLosingRmw = "ack-losing-rmw",
-    /// What has its place in the total order is applied before a majority is known to have it.
+    /// A command with a place in the total order is applied before a majority is known to hold it.
     ApplyUncommitted = "apply-uncommitted",
     /// A hint that a round is chosen is believed of any ballot.
     HintOfAnotherBallot = "hint-of-another-ballot",
     /// A hint that a round is chosen is believed of later rounds of its ballot.
     HintOfAnEarlierRound = "hint-of-an-earlier-round",
-    /// A listing takes of each key what its highest report says, whoever else holds that.
+    /// A listing takes the highest report of each key, whether or not others hold it.
     ListHighest = "list-highest",
-    /// Replicas never compare what they hold.
+    /// Replicas never compare their states.
     NoComparison = "no-comparison",
-    /// Shards in which nothing was written are never compared.
+    /// Shards without writes are never compared.
     NoPatrol = "no-patrol",
     /// A register that is older than it was counts as one that missed an accept.
     OlderIsLag = "older-is-lag",
@@ -130,7 +130,7 @@ base::mutations! {
     RepairBelowFloor = "repair-below-floor",
     /// A tombstone is delivered to a replica that has removed it.
     RepairRemoved = "repair-removed",
-    /// A command under `ONCE` that changed nothing is not remembered.
+    /// A command under `ONCE` that made no change is not remembered.
     OnceForgetsNoOps = "once-forgets-no-ops",
     /// A full table forgets its oldest command for a newer one.
     OnceEvictsOldest = "once-evicts-oldest",
@@ -154,7 +154,7 @@ base::mutations! {
     ReadInvalid = "read-invalid",
     /// A register is validated whatever version it holds.
     ValidateAnyVersion = "validate-any-version",
-    /// A follower acknowledges what it has beyond a gap.
+    /// A follower acknowledges entries beyond a gap.
     AckPastGap = "ack-past-gap",
     /// A local read does not wait for its session's own writes.
     ReadPastOwnWrites = "read-past-own-writes",

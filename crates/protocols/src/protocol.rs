@@ -1,8 +1,8 @@
-//! The waist: what a protocol is told and what it may ask for.
+//! The interface between protocols and workers: events in, effects out.
 //!
-//! A protocol turns one event into effects. It never waits: before [`Protocol::on`] the worker has made the
-//! register and the shard fields that the event names resident, and a register that the protocol has pinned
-//! stays so. It reads no clock and draws no randomness but those in its [`Context`].
+//! A protocol turns one event into effects and never waits. Before [`Protocol::on`] the worker
+//! loads the register and the shard fields that the event names. A pinned register stays resident.
+//! A protocol has no clock and no randomness but those in its [`Context`].
 
 use std::collections::btree_map::Entry;
 use std::fmt::Debug;
@@ -23,9 +23,9 @@ pub trait Protocol: Sized + Send + 'static {
     const PROPERTIES: Properties;
 
     type Message: Message;
-    /// What is kept of one key. Fields that a crash may take are left out of its bytes.
+    /// The stored state of one key. Its bytes omit the fields that a crash may take.
     type Record: Wire + Debug + Send;
-    /// What is kept of a whole shard.
+    /// The stored state of a whole shard.
     type Meta: Wire + Default + Debug + Send;
 
     fn open(env: Env) -> Self;
@@ -36,12 +36,12 @@ pub trait Protocol: Sized + Send + 'static {
     /// A shard's fields were just loaded, for the first time since the process started.
     fn on_meta_loaded(&mut self, _cx: &mut Context<'_, Self>, _shard: Shard) {}
 
-    /// A shard's fields are lost and were replaced by their defaults; [`Event::Forgotten`] follows. Registers of the
-    /// shard may still be whole, but what the fields stood for is not known of them any more.
+    /// A shard's fields are lost and have their defaults; [`Event::Forgotten`] follows. Registers
+    /// of the shard may still be whole, but the guarantees of the lost fields no longer hold.
     fn on_meta_lost(&mut self, _cx: &mut Context<'_, Self>, _shard: Shard) {}
 
-    /// Total order only: an emitted command, its register and shard resident, to be run on the register and
-    /// answered where it has a tag. Commands of one key come in the order of their emission.
+    /// Total order only: runs an emitted command, and answers it if it has a tag. Its register and
+    /// shard are resident. Commands of one key come in the order of their emission.
     fn on_emit(&mut self, cx: &mut Context<'_, Self>, emit: Emit) {
         cx.fx.fail(Violation(format!(
             "{} emitted command {} and applies none",
@@ -50,13 +50,14 @@ pub trait Protocol: Sized + Send + 'static {
         )));
     }
 
-    /// False for a record that holds more than its bytes do and must not be read back from them while this
-    /// process lives; it then stays resident.
+    /// False for a record with state outside its bytes, which must not be read back from them in
+    /// this process. Such a record stays resident.
     fn is_evictable(_record: &Self::Record) -> bool {
         true
     }
 
-    /// A copy by way of the record's bytes, and about how many these are. Fields that they leave out are not for others.
+    /// Copies a record through its bytes; also returns about how many these are. Other nodes never
+    /// see the fields that the bytes omit.
     ///
     /// # Panics
     /// If a record cannot be read from its own bytes.
@@ -66,11 +67,10 @@ pub trait Protocol: Sized + Send + 'static {
         (copy.expect("a record can be read from its own bytes"), bytes.len())
     }
 
-    /// What the record adds to the figures of its database.
+    /// The record's share of its database's figures.
     fn weight(key: &Key, record: &Self::Record) -> Weight;
 
-    /// Reads what a usual event on this record reads, so that the processor has it at hand; the result only has to
-    /// depend on it.
+    /// Prefetches the fields that a usual event reads. The result only has to depend on them.
     fn look(_record: &Self::Record) -> bool {
         true
     }
@@ -81,13 +81,13 @@ pub trait Protocol: Sized + Send + 'static {
     /// Names the invariant that does not hold.
     fn check(&self, cells: &Cells<Self::Record>, replicas: Replicas<'_>) -> Result<(), Violation>;
 
-    /// Nothing is in progress: no request, no timer that matters, no background work.
+    /// True while no request, relevant timer or background work is in progress.
     fn is_idle(&self) -> bool;
 
     fn stats(&self, stats: &mut Stats);
 }
 
-/// What a protocol promises and needs.
+/// The guarantees and needs of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
     pub consistency: Consistency,
@@ -108,11 +108,11 @@ pub enum Consistency {
 
 /// A message between instances of one protocol.
 pub trait Message: Wire + Debug + Send {
-    /// What must be resident before this message is handled.
+    /// The register or shard that must be resident before this message is handled.
     fn touches(&self) -> Touches<'_>;
 
-    /// True where it has the receiver store what it says. A node whose medium cannot keep up takes no such message in:
-    /// to its sender it is lost.
+    /// True if the receiver must store the message's content. A node whose medium cannot keep up
+    /// drops such a message, as if it were lost.
     fn is_write(&self) -> bool;
 
     /// The key that the message with these bytes names, if that is quickly told. A hint.
@@ -128,7 +128,7 @@ pub enum Touches<'a> {
     Nothing,
 }
 
-/// What an instance is opened with.
+/// The parameters of an instance.
 #[derive(Clone, Debug)]
 pub struct Env {
     pub me: NodeId,
@@ -137,8 +137,8 @@ pub struct Env {
     pub request_timeout: Nanos,
     /// The longest time of a request under `ONCE`. The same at all nodes.
     pub once_timeout: Nanos,
-    /// Within this time everything is compared with the other replicas though nothing was written, where the protocol
-    /// can; zero: never.
+    /// The longest time between two comparisons of all replicas, even without writes. Zero means
+    /// never. Ignored by protocols without comparison.
     pub compare_every: Nanos,
     /// True where changes outlive the process; promises then need a durable ceiling.
     pub durable: bool,
@@ -154,7 +154,7 @@ impl Env {
     }
 }
 
-/// Who sent a message, as its frame says.
+/// The sender of a message, as its frame names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub node: NodeId,
@@ -173,7 +173,7 @@ pub struct Request {
     pub asked_at: Nanos,
 }
 
-/// What happened.
+/// The input of a step.
 pub enum Event<P: Protocol> {
     Request(Request),
     /// List keys of the shard that `from_hash` lies in, from a quorum.
@@ -191,7 +191,7 @@ pub enum Event<P: Protocol> {
         from: Peer,
         message: P::Message,
     },
-    /// The connection to this peer ended; what was sent on it may be lost.
+    /// The connection to this peer ended. Messages in flight on it may be lost.
     PeerReset {
         node: NodeId,
     },
@@ -212,7 +212,7 @@ pub enum Event<P: Protocol> {
     Forgotten {
         shard: Shard,
     },
-    /// The turn's events are handled: combine what they left.
+    /// The turn's events are handled. Send the messages that can now be combined.
     Turn,
 }
 
@@ -256,7 +256,7 @@ pub enum ScannedCell<R> {
     Lost,
 }
 
-/// What a step of the protocol `P` may read and change.
+/// The environment of a step of protocol `P`.
 pub type Context<'a, P> =
     Scope<'a, <P as Protocol>::Record, <P as Protocol>::Meta, <P as Protocol>::Message>;
 
@@ -298,10 +298,11 @@ impl<'a, R, S, M> Scope<'a, R, S, M> {
     }
 }
 
-/// What the names of moments end with.
+/// The suffix of names of moments.
 pub const MOMENT: &str = "_unix";
 
-/// Counters and gauges by name, summed over workers; of moments, whose names end with [`MOMENT`], the earliest counts.
+/// Counters and gauges by name, summed over workers. A moment's name ends with [`MOMENT`]; its
+/// earliest value counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub values: std::collections::BTreeMap<&'static str, u64>,

@@ -6,9 +6,9 @@ use base::Millis;
 
 /// How long this node has run, over all its starts.
 ///
-/// Spans of about the same length share a clock. A clock stands still while the node is down, and may stand still
-/// while nothing counts on it. After a crash it goes on from a saved value. So it may lag behind the truth, and it
-/// never counts a moment twice.
+/// Spans of about the same length share a clock. A clock stands still while the node is down, and
+/// may stand still while no countdown uses it. After a crash it resumes from a saved value. So it
+/// may lag behind the truth, and it never counts a moment twice.
 pub trait Uptime: Debug {
     /// The time on the clock for spans of this length.
     fn now(&self, span: Millis) -> Millis;
@@ -21,7 +21,7 @@ pub trait Uptime: Debug {
 }
 
 impl dyn Uptime + '_ {
-    /// What is left of a countdown of `span` that started at `start`.
+    /// The remainder of a countdown of `span` that started at `start`.
     #[must_use]
     pub fn rest(&self, span: Millis, start: Millis) -> Millis {
         let now = self.now(span);

@@ -1,4 +1,4 @@
-//! What ABD nodes say to each other, and the version that orders values.
+//! The messages between ABD nodes, and the version that orders values.
 
 use bytes::Bytes;
 use types::wire::{put_blob, put_varint};
@@ -7,8 +7,8 @@ use types::{Incarnation, Key, Malformed, NodeId, Reader, Shard, Wire};
 use crate::protocol;
 use crate::protocol::Touches;
 
-/// Orders the values of one register. Names the start of a process that minted it, so that a writer which
-/// forgot its last write cannot reuse the version for another value.
+/// Orders the values of one register. Names the start of the process that minted it. So a writer
+/// that forgot its last write cannot reuse the version for another value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Version {
     pub number: u64,
@@ -17,11 +17,11 @@ pub struct Version {
 }
 
 impl Version {
-    /// Below every minted version: nothing was ever stored.
+    /// Below every minted version, for a register that was never written.
     pub const NONE: Version = Version { number: 0, writer: NodeId(0), incarnation: Incarnation(0) };
 }
 
-/// What a report says of the value.
+/// The value in a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reported {
     /// Deleted, or never written.
@@ -42,7 +42,8 @@ pub struct Entry {
 /// Registers of one page; a page of more is malformed.
 pub const PAGE_ENTRIES_MAX: usize = 4096;
 
-/// `op` names one operation of one process start, so that an answer to a dead process is not taken for ours.
+/// `op` names one operation of one process start. So an answer to an earlier process is never
+/// counted for this one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
     Query {
@@ -79,7 +80,7 @@ pub enum Message {
         entries: Vec<Entry>,
         next_hash: Option<u64>,
     },
-    /// To oneself: what a forgotten register is from now on.
+    /// To this node itself: the recovered content of a forgotten register.
     Adopt {
         op: u64,
         key: Key,
@@ -161,7 +162,7 @@ pub(super) fn put_value(out: &mut Vec<u8>, value: Option<&Bytes>) {
     }
 }
 
-/// Reads what [`put_value`] wrote.
+/// Reads the bytes of [`put_value`].
 pub(super) fn take_value(reader: &mut Reader<'_>) -> Result<Option<Bytes>, Malformed> {
     match reader.u8()? {
         0 => Ok(None),

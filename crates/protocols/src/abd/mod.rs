@@ -1,12 +1,14 @@
 //! Multi-writer ABD: linearizable reads and plain writes without consensus.
 //!
-//! Source: Attiya, Bar-Noy, Dolev, "Sharing memory robustly in message-passing systems", JACM 1995, with the
-//! multi-writer extension of Lynch and Shvartsman, FTCS 1997. Recovery of lost memory: Michael, Ports, Sharma,
-//! Szekeres, "Recovering shared objects without stable storage", DISC 2017 (crash vectors).
+//! Source: Attiya, Bar-Noy, Dolev, "Sharing memory robustly in message-passing systems", JACM 1995.
+//! Multi-writer extension: Lynch and Shvartsman, FTCS 1997. Recovery of lost memory (crash
+//! vectors): Michael, Ports, Sharma, Szekeres, "Recovering shared objects without stable storage",
+//! DISC 2017.
 //!
-//! A write asks a majority for the newest version and stores above it: two round trips. A read asks a majority
-//! and, unless a majority holds the newest version already, stores that back before it answers: one round trip
-//! or two. Nobody is ever refused, so there are no retries and no back-off.
+//! A write asks a majority for the newest version and stores above it: two round trips. A read asks
+//! a majority for the newest version. Unless a majority holds that version already, the read stores
+//! it back before it answers: one round trip or two. No request is ever refused, so there are no
+//! retries and no back-off.
 //!
 //! Their words: tag -> [`Version`], read phase / query -> query, write phase / propagate -> store,
 //! write-back -> write-back.
@@ -16,15 +18,19 @@
 //! | `Query` -> `State` | version, and the value on demand |
 //! | `Store` -> `Stored` | hold this version or a newer one |
 //! | `List` -> `Page` | a part of a shard, for listings and recovery |
-//! | `Adopt`, `Adopted` | to oneself: what was recovered |
+//! | `Adopt`, `Adopted` | to this node itself: the recovered content |
 //!
-//! Invariants: (1) one value per version; (2) a replica's version never decreases, unless its loss grows;
-//! (3) a reply leaves once what it tells is durable; (4) a forgotten register answers nothing until it was
-//! recovered from a majority of *others*; (5) a version is at most what this process has minted, or foreign.
+//! Invariants:
+//! 1. One value per version.
+//! 2. A replica's version never decreases, unless its amnesia count grows.
+//! 3. A reply leaves once the state that it reveals is durable.
+//! 4. A forgotten register answers no request until it is recovered from a majority of *others*.
+//! 5. A version is at most the newest that this process minted, or it is foreign.
 //!
-//! Departures: a command whose effect depends on the state is refused, and so is a time to live (expiry is a
-//! conditional delete). `DEL` is a plain write of a tombstone; its reply tells of the state that its query saw. A deletion stores a tombstone and keeps it: collecting it needs floors per shard, and a
-//! store below a floor could neither be taken nor be repeated under a newer version. A read waits
+//! Departures: a command whose effect depends on the state is refused. So is a time to live, since
+//! expiry is a conditional delete. `DEL` is a plain write of a tombstone; its reply shows the state
+//! that its query saw. The tombstone is kept for ever: collection needs floors per shard. A store
+//! below a floor could neither be accepted nor be repeated under a newer version. A read waits
 //! [`PATIENCE`] for the remaining replicas before it writes back.
 //!
 //! Start reading at `Abd::on`.
@@ -73,8 +79,8 @@ pub struct Abd {
     next_op: u64,
     ops: BTreeMap<u64, Operation>,
     walks: BTreeMap<u64, Walk>,
-    /// What waits for an earlier operation of the same session on the same key. The entry exists while there
-    /// is one.
+    /// Requests that wait for an earlier operation of their session on the same key. An entry
+    /// exists while such an operation runs.
     lanes: BTreeMap<(SessionId, Key), VecDeque<(Nanos, Request)>>,
     waiting_count: usize,
     due: BTreeSet<(Nanos, u64)>,
@@ -87,7 +93,7 @@ pub struct Abd {
     explaining: BTreeMap<u64, Explaining>,
 }
 
-/// A page that is being read for somebody.
+/// A page that a storage scan reads for another node.
 #[derive(Debug)]
 struct Served {
     to: NodeId,
@@ -96,7 +102,7 @@ struct Served {
     want_values: bool,
 }
 
-/// Nothing is kept of a whole shard.
+/// ABD has no shard fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoMeta;
 
@@ -125,7 +131,8 @@ impl Protocol for Abd {
     type Meta = NoMeta;
 
     fn open(env: Env) -> Abd {
-        // An operation's number names the start of this process, or an answer to its predecessor would count.
+        // Operation numbers name the start of this process. Otherwise answers to its predecessor
+        // would count.
         let start = if mutation::is(Mutation::StaleAnswers) { 0 } else { env.incarnation.0 };
         Abd {
             next_op: (u64::from(start) << 40) + 1,
@@ -153,7 +160,8 @@ impl Protocol for Abd {
             Event::Timer(_) => self.on_tick(cx),
             Event::Scanned(scanned) => self.on_scanned(cx, scanned),
             Event::Forgotten { shard } => self.on_forgotten(cx, shard),
-            // What is unanswered is sent again in a while; tallies are counted against the view when they decide.
+            // Timers resend unanswered messages. A tally is checked against the view when it
+            // decides.
             Event::PeerReset { .. }
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
@@ -236,7 +244,7 @@ impl Abd {
                     self.settle_walk(cx, id);
                 }
             }
-            // Only this node may tell itself what it has recovered.
+            // Only this node may send itself recovered registers.
             Message::Adopt { op, key, version, value } if from.node == cx.replicas.me() => {
                 self.on_adopt(cx, op, &key, version, value);
             }

@@ -1,6 +1,6 @@
 //! The client's side: one read, write or recovery from its first query to its end.
 //!
-//! An operation only counts answers and says what is to be done; sending is left to `Abd`.
+//! An operation counts answers and returns the next step; `Abd` sends the messages.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
 use crate::replicas::Replicas;
 
-/// What an operation is for.
+/// The purpose of an operation.
 #[derive(Clone, Debug)]
 pub enum Kind {
     Read {
@@ -43,13 +43,13 @@ pub enum Kind {
 /// Where an operation stands.
 #[derive(Clone, Debug)]
 pub enum Phase {
-    /// Asking who has which version.
+    /// Ask every replica for its version.
     Query,
     /// Making a majority hold this version.
     Store { version: Version, value: Option<Bytes>, acks: Tally },
 }
 
-/// What an operation has come to.
+/// The next step of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     Wait,
@@ -110,7 +110,8 @@ impl Answers {
     ) {
         let Some(index) = replicas.index(node) else { return };
         let is_new = self.tally.add(replicas, node, loss);
-        // A replica's versions grow, so its newest report stands; a report after a loss stands alone.
+        // A replica's versions only grow, so its newest report stands. A report after a loss
+        // replaces the earlier ones.
         self.versions[index] = if is_new { version } else { self.versions[index].max(version) };
         if version.cmp(&self.newest) == Ordering::Greater {
             self.newest = version;
@@ -181,7 +182,7 @@ impl Operation {
         }
     }
 
-    /// Looks at what has been answered.
+    /// Decides the next step by the answers so far.
     #[must_use]
     pub fn verdict(&self, replicas: Replicas<'_>) -> Verdict {
         match (&self.phase, &self.kind) {
@@ -204,7 +205,8 @@ impl Operation {
             (Phase::Query, Kind::Read { .. }) if replicas.is_quorum(&self.answers.tally) => {
                 self.read_verdict(replicas)
             }
-            // [DISC 2017, recovery] Our own answer is what was lost: a majority of *others* has to be asked.
+            // [DISC 2017, recovery] This node lost its own answer, so a majority of *others* must
+            // answer.
             (Phase::Query, Kind::Recover) if self.answers.is_quorum_of_others(replicas) => {
                 self.settled()
             }

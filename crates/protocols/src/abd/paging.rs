@@ -1,4 +1,4 @@
-//! Walking a shard on a majority: to list its keys, or to recover all of a shard that was forgotten.
+//! Scans of a shard on a majority, to list its keys or to recover a forgotten shard.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ impl Walk {
             return None;
         }
         let pages = || self.pages.iter().filter(|&(&node, _)| counted.has(replicas, node));
-        // Beyond the shortest page somebody was not asked yet.
+        // Beyond the shortest page an answer is missing.
         let next_hash = pages().filter_map(|(_, (_, next_hash))| *next_hash).min();
         let mut registers = BTreeMap::<Key, Found>::new();
         let entries = pages().flat_map(|(&node, (entries, _))| {

@@ -1,4 +1,4 @@
-//! Walking shards: what a client lists, what a replica forgot, and what others ask of us for theirs.
+//! Shard scans: for a client's listing, for this replica's recovery, and for other replicas.
 
 use base::Nanos;
 use bytes::Bytes;
@@ -75,7 +75,7 @@ impl Abd {
         let mut len = 0;
         for (key, cell) in scanned.records {
             let ScannedCell::Present(register) = cell else {
-                // A page may not pass over what was forgotten: recover it, and let them ask again.
+                // A page must not skip a forgotten register. Recover it; the requester retries.
                 let query = Message::Query { op: 0, key, want_value: false };
                 return cx.fx.send_now(cx.replicas.me(), query);
             };
@@ -134,7 +134,7 @@ impl Abd {
         version: Version,
         value: Option<Bytes>,
     ) {
-        // What was collected before another loss is worthless: its operation is gone.
+        // A later loss removes the operation and makes its answers worthless.
         if !self.ops.contains_key(&op) && !self.walks.contains_key(&op) {
             return;
         }
@@ -143,7 +143,7 @@ impl Abd {
             Cell::Lost if version == Version::NONE && !cx.cells.is_forgotten(key.shard()) => {
                 cx.cells.remove(key);
             }
-            // In a forgotten shard an empty register says that nothing was stored.
+            // In a forgotten shard an empty register marks a key that was never written.
             Cell::Lost | Cell::Absent => {
                 cx.cells.put(key, Register { version, value });
                 cx.cells.persist(key);
@@ -231,8 +231,8 @@ impl Abd {
         self.due.insert((walk.resend_at.min(walk.deadline), id));
         match walk.adopting {
             None => ask_pages(cx, id, walk),
-            // What waits for storage is dropped when another shard's loss is raised, messages to oneself too: this
-            // one is said again, and a page of which nothing was adopted for a while is fetched again.
+            // A loss of another shard drops all sends that wait for storage, also those to this
+            // node. So this message is repeated, and a page without progress is fetched again.
             Some(0) => {
                 let adopted = Message::Adopted { op: id, from_hash: walk.from_hash };
                 cx.fx.send(cx.replicas.me(), adopted, walk.adopted_after);

@@ -5,7 +5,7 @@ use types::{Malformed, Reader, Wire};
 
 use super::message::{Reported, Version, put_value, take_value};
 
-/// What a replica keeps of one key.
+/// The stored state of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Register {
     /// Never decreases.

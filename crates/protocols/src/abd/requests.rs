@@ -89,13 +89,14 @@ impl Abd {
         id
     }
 
-    /// Acts on what the answers of an operation have come to.
+    /// Acts on the verdict of an operation.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(op) = self.ops.get_mut(&id) else { return };
         match op.verdict(cx.replicas) {
             Verdict::Wait => {}
             Verdict::Mint { above } => {
-                // Above all that this process minted, too: an earlier write of ours may be on its way still.
+                // Also above all versions of this process, since an earlier write may still be in
+                // flight.
                 self.minted = self.minted.max(above.number) + 1;
                 let incarnation = match mutation::is(Mutation::NoIncarnation) {
                     true => Incarnation(0),
@@ -156,7 +157,7 @@ impl Abd {
         }
     }
 
-    /// Ends an operation and begins what waited for it.
+    /// Ends an operation and starts the next one of its lane.
     pub(super) fn next_of_lane(&mut self, cx: &mut Cx<'_>, id: u64, session: SessionId) {
         let Some(op) = self.remove(id) else { return };
         let lane = (session, op.key);
@@ -208,7 +209,7 @@ impl Abd {
     }
 }
 
-/// Sends what the phase asks to everybody whose answer is missing, this node included.
+/// Sends the phase's request to every replica whose answer is missing, this node included.
 fn ask(cx: &mut Cx<'_>, id: u64, op: &Operation) {
     for node in cx.replicas.all().filter(|&node| op.lacks(cx.replicas, node)) {
         let key = op.key.clone();

@@ -1,5 +1,5 @@
-//! Where registers lie in memory: pieces of a fixed size, so that growing moves nothing. A piece that has become empty
-//! gives its memory back.
+//! Storage of registers in pieces of a fixed size, so that growth moves no register. An empty piece
+//! frees its memory.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,15 +19,15 @@ impl Index {
     pub(super) const NONE: Index = Index(u32::MAX);
 }
 
-/// Begins with a cache line, in which lies what a search reads: most events then touch two of them.
+/// The first cache line holds the fields that a search reads. Most events then touch two lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Slot<R> {
     pub(super) key: Key,
-    /// The ticket of the last change: what rests on this register waits for it.
+    /// The ticket of the last change. Dependent effects wait for it.
     pub(super) ticket: Ticket,
     pub(super) pins: u16,
-    /// Forgotten: there is no record, and that says nothing.
+    /// Forgotten: the missing record does not mean an absent register.
     pub(super) lost: bool,
     pub(super) dirty: bool,
     /// Memory holds something that storage does not, and need not yet.
@@ -38,7 +38,7 @@ pub(super) struct Slot<R> {
     pub(super) noted: bool,
     /// Of the record, as it was last encoded.
     bytes: u32,
-    /// What the worker last counted of this register.
+    /// The worker's last count of this register.
     pub(super) weight: Weight,
     pub(super) record: Option<R>,
 }
@@ -66,13 +66,14 @@ pub(super) struct Slots<R> {
     pieces: Vec<Vec<Slot<R>>>,
     /// Per piece.
     rooms: Vec<Room>,
-    /// Pieces that may have room, each at most once; the first is filled first, so that the last ones become empty.
+    /// Pieces that may have room, each at most once. The first is filled first, so that the last
+    /// ones become empty.
     open: BinaryHeap<Reverse<u32>>,
     len: usize,
     bytes: usize,
 }
 
-/// What is free in a piece, besides its end.
+/// The free slots below the end of a piece.
 #[derive(Debug, Default)]
 struct Room {
     /// Below the length of the piece.
@@ -158,7 +159,7 @@ impl<R> Slots<R> {
         self.pieces.len() - 1
     }
 
-    /// Frees the place; nothing may name it any more.
+    /// Frees the slot. No index of it may remain in use.
     pub(super) fn remove(&mut self, index: Index) {
         self.weigh(index, 0);
         let slot = self.at_mut(index);

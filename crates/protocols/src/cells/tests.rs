@@ -1,4 +1,4 @@
-//! What leaves memory, and what must not.
+//! Tests of eviction.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a register adds to the figures of its database.
+//! A register's share of its database's figures.
 
 /// A key and its bytes, or none. Four bytes, since every resident register has one.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

@@ -36,7 +36,7 @@ impl Hermes {
         self.advance(cx, &key);
     }
 
-    /// Runs what may run: while the key is valid, and up to the first write.
+    /// Starts queued requests while the key is valid, up to and including the first write.
     fn advance(&mut self, cx: &mut Cx<'_>, key: &Key) {
         while let Some(lane) = self.lanes.get_mut(key)
             && lane.pend.is_none()
@@ -54,7 +54,7 @@ impl Hermes {
         self.plan(cx, key);
     }
 
-    /// Answers a request that changes nothing, or makes it the key's write. [HERMES 3.2, coordinator]
+    /// Answers a request without a change, or makes it the key's write. [HERMES 3.2, coordinator]
     fn begin(&mut self, cx: &mut Cx<'_>, key: &Key, waiting: Waiting) {
         let Request { tag, command, .. } = &waiting.request;
         let (version, found) = match cx.cells.get(key) {
@@ -125,8 +125,9 @@ impl Hermes {
         self.advance(cx, key);
     }
 
-    /// The register was overwritten by a newer version. A plain write goes on, ordered just before; a
-    /// read-modify-write is tried again once the key is valid; a repeated write is left to the newer one.
+    /// A newer version overwrote the register. A plain write continues, ordered just before it. A
+    /// read-modify-write is retried once the key is valid. A repeated write is left to the newer
+    /// one.
     pub(super) fn on_superseded(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let goes_on = |pend: &Pend| !pend.register.is_rmw && pend.origin.is_some();
@@ -134,8 +135,9 @@ impl Hermes {
             return;
         }
         if let Some(Pend { origin: Some(origin), .. }) = lane.pend.take() {
-            // Departure: not answered as a conflict, and not before a newer version is valid: until then, were
-            // members to fail, somebody might still repeat the attempt. [HERMES 3.3]
+            // Departure: a conflict is neither answered as such, nor before a newer version is
+            // valid. Until then another node could still replay the attempt if members fail.
+            // [HERMES 3.3]
             lane.waiting.push_front(Waiting { is_tried: true, ..origin.waiting });
             self.waiting_count += 1;
         }
@@ -163,13 +165,13 @@ impl Hermes {
         self.advance(cx, key);
     }
 
-    /// Gives up what has waited for too long.
+    /// Answers requests whose time is over.
     fn expire(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         if let Some(pend) = &mut lane.pend
             && let Some(origin) = pend.origin.take_if(|origin| origin.waiting.deadline <= cx.now)
         {
-            // The write itself goes on: it may be what keeps the key invalid elsewhere.
+            // The write itself continues, since other nodes may hold the key invalid because of it.
             cx.fx.reply(origin.waiting.request.tag, Outcome::Unknown);
             let lacking = cx.replicas.others().filter(|&node| !pend.acks.has(cx.replicas, node));
             cx.fx.suspects.extend(lacking);
@@ -181,7 +183,7 @@ impl Hermes {
         }
     }
 
-    /// The key has been invalid for long and somebody waits for it: perhaps a validation was lost.
+    /// The key has been invalid for long while requests wait. A validation may have been lost.
     fn look(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         lane.act_at = cx.now + PATIENCE;
@@ -191,7 +193,8 @@ impl Hermes {
         }
         let register = register.clone();
         if register.is_rmw {
-            // Repeating it could make it succeed while its living coordinator believes that it lost. [HERMES 3.3]
+            // A replay could make it succeed while its live coordinator believes that it lost.
+            // [HERMES 3.3]
             let version = register.version;
             cx.fx.send_now(version.writer, Message::Nudge { key: key.clone(), version });
         } else {
@@ -234,7 +237,7 @@ fn ask(cx: &mut Cx<'_>, key: &Key, pend: &Pend) {
     }
 }
 
-/// What a command comes to.
+/// The result of a command.
 enum Ran {
     Changed { value: Option<Bytes>, reply: Reply },
     Unchanged { reply: Reply },

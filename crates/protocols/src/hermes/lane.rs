@@ -1,4 +1,4 @@
-//! What is in progress on one key at this node: one write, and the requests behind it in order of arrival.
+//! The requests in progress on one key at this node: one write, then a queue in order of arrival.
 
 use std::collections::VecDeque;
 use types::Reply;
@@ -27,7 +27,7 @@ pub(super) struct Pend {
     pub register: Register,
     pub acks: Tally,
     pub resend_after: Nanos,
-    /// Who asked for it; `None` for a write of somebody else that is repeated, or one whose time is over.
+    /// The request; `None` for a replayed write of another node, or after the request's deadline.
     pub origin: Option<Origin>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Origin {
 pub(super) struct Waiting {
     pub request: Request,
     pub deadline: Nanos,
-    /// It was tried and superseded: until the key is valid again its effect is not surely nothing.
+    /// It was tried and superseded. Until the key is valid again it may have had an effect.
     pub is_tried: bool,
 }
 
@@ -51,7 +51,7 @@ impl Lane {
         Lane { pend: None, waiting: VecDeque::new(), act_at, due_at: Nanos::MAX }
     }
 
-    /// When somebody has to look at it.
+    /// The time of the next action.
     pub fn next_at(&self) -> Nanos {
         let origin = self.pend.as_ref().and_then(|pend| pend.origin.as_ref());
         let deadlines = [

@@ -1,4 +1,4 @@
-//! What Hermes nodes say to each other.
+//! The messages between Hermes nodes.
 
 use types::{Key, Malformed, Reader, Wire};
 
@@ -8,7 +8,8 @@ use crate::protocol::Touches;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Hold this value or a newer one, and do not read it yet. Also the answer to a read-modify-write that lost.
+    /// Hold this value or a newer one, and do not read it yet. Also tells a read-modify-write that
+    /// it lost.
     Invalidate { key: Key, register: Register },
     /// This version or a newer one is held durably.
     Ack { key: Key, version: Version },

@@ -1,20 +1,21 @@
 //! Hermes: broadcast invalidation per key. Reads are local, and any node coordinates writes.
 //!
-//! Source: Katsarakis et al., "Hermes: A Fast, Fault-Tolerant and Linearizable Replication Protocol", ASPLOS 2020,
-//! sections 3.1 to 3.3.
+//! Source: Katsarakis et al., "Hermes: A Fast, Fault-Tolerant and Linearizable Replication
+//! Protocol", ASPLOS 2020, sections 3.1 to 3.3.
 //!
-//! A write invalidates the key everywhere, the new value inside; once *every* member has acknowledged it is
-//! validated: one round trip. A read of a valid key is answered from memory. A key that stays invalid, because a
-//! validation was lost, is written again under the same version by whoever wants it.
+//! A write sends the new value to all members and invalidates the key there. Once *every* member
+//! has acknowledged it, it is validated: one round trip. A read of a valid key is answered from
+//! memory. A key stays invalid if its validation is lost. A node with requests for it then replays
+//! the write under the same version.
 //!
-//! Their words: timestamp -> [`Version`], coordinator -> the node with a [`Pend`](lane::Pend), request log ->
-//! [`Lane`], RMW -> read-modify-write.
+//! Their words: timestamp -> [`Version`], coordinator -> the node with a [`Pend`](lane::Pend),
+//! request log -> [`Lane`], RMW -> read-modify-write.
 //!
 //! | message | asks or tells |
 //! |---|---|
 //! | `Invalidate` -> `Ack` | hold this version or a newer one |
 //! | `Invalidate` -> `Invalidate` | the read-modify-write lost against this |
-//! | `Validate` | everybody holds it: read it |
+//! | `Validate` | every member holds it: read it |
 //! | `Nudge` -> `Validate` | has this read-modify-write ended? |
 //!
 //! | their state | here |
@@ -23,15 +24,19 @@
 //! | Write, Replay | a pend of the register's version, with or without a request |
 //! | Trans | a plain pend below the register's version: it still ends well, ordered just before |
 //!
-//! Invariants: (1) valid copies of one key are equal; (2) a pend is at most its register's version, and a
-//! read-modify-write's pend equals it; (3) a register that a pend equals is not valid; (4) a write is answered once
-//! every member holds it or a newer one durably; (5) of all that starts from one value at most one
-//! read-modify-write ends well, and none if a write does.
+//! Invariants:
+//! 1. Valid copies of one key are equal.
+//! 2. A pend is at most its register's version; a read-modify-write's pend equals it.
+//! 3. A register that equals a pend is not valid.
+//! 4. A write is answered once every member durably holds it or a newer one.
+//! 5. Of all changes from one value at most one read-modify-write succeeds, and none if a write
+//!    does.
 //!
-//! Departures: the membership is fixed and nobody leaves, so there is no epoch change and the lease of a read is a
-//! constant; a node that forgot anything stops. That makes it a protocol of the laboratory: complete while nobody
-//! fails, and blocked by the first member that does. Validations name the key, not the link's sequence. A
-//! superseded read-modify-write goes back to the front of its lane. A time to live is refused.
+//! Departures: the membership is fixed and no member leaves. So there is no epoch change, and the
+//! lease of a read is a constant. A node that forgot any data stops. The protocol is for
+//! experiments: complete while no member fails, blocked by the first that does. Validations name
+//! the key, not the link's sequence. A superseded read-modify-write returns to the front of its
+//! lane. A time to live is refused.
 //!
 //! Start reading at `Hermes::on`.
 
@@ -57,7 +62,7 @@ use crate::replicas::Replicas;
 
 /// How long a read answered from here holds.
 const LEASE: Nanos = Nanos::from_millis(10);
-/// How long a key may be invalid before somebody who waits for it writes it again.
+/// How long a key may stay invalid before a node with waiting requests replays its write.
 const PATIENCE: Nanos = Nanos::from_millis(8);
 const RESEND_FIRST: Nanos = Nanos::from_millis(10);
 const RESEND_MAX: Nanos = Nanos::from_millis(160);
@@ -75,7 +80,7 @@ pub struct Hermes {
     armed_at: Option<Nanos>,
 }
 
-/// Nothing is kept of a whole shard.
+/// Hermes has no shard fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoMeta;
 
@@ -121,11 +126,11 @@ impl Protocol for Hermes {
             }
             Event::Peer { from, message } => self.on_message(cx, from, message),
             Event::Timer(_) => self.on_tick(cx),
-            // Departure: what it forgot, the others would have to give back under a new epoch.
+            // Departure: the others would have to return the forgotten data under a new epoch.
             Event::Forgotten { shard } => {
                 cx.fx.fail(Violation(format!("hermes forgot shard {} in a fixed epoch", shard.0)));
             }
-            // What is unanswered is sent again in a while.
+            // Timers resend unanswered messages.
             Event::PeerReset { .. }
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
@@ -195,7 +200,7 @@ impl Hermes {
             cx.cells.persist(key);
             self.on_superseded(cx, key);
         } else if version < held && invalid.is_rmw && !mutation::is(Mutation::AckLosingRmw) {
-            // It started from a value that is not the last: its writer learns of the newer one instead.
+            // It started from an old value. Its writer learns of the newer one instead.
             let Cell::Present(register) = cx.cells.get(key) else { return };
             let register = Register { is_valid: false, ..register.clone() };
             cx.fx.send_now(from, Message::Invalidate { key: key.clone(), register });
@@ -214,15 +219,15 @@ impl Hermes {
         register.is_valid = true;
         // That it is valid can be found out again from the others.
         cx.cells.persist_before_eviction(key);
-        // What is validated was acknowledged by this node, so a plain write below it has ended too: it took effect
-        // just before.
+        // This node acknowledged the validated version. So a plain write below it has ended too: it
+        // took effect just before.
         self.end_pend(cx, key);
     }
 }
 
-/// Somebody waits for the end of a read-modify-write of this node.
+/// Another node waits for the end of a read-modify-write of this node.
 fn on_nudge(cx: &mut Cx<'_>, from: NodeId, key: Key, version: Version) {
-    // One that is still pending is sent again by its own timer, and one that lost is followed by what beat it.
+    // A pending one is resent by its own timer. A lost one is followed by the write that beat it.
     if let Cell::Present(register) = cx.cells.get(&key)
         && register.version == version
         && register.is_valid

@@ -1,4 +1,4 @@
-//! What a replica keeps of one key: a value, the version that orders it, and whether it may be read.
+//! The stored state of one key: a value, the version that orders it, and a valid flag.
 
 use bytes::Bytes;
 use types::wire::put_varint;
@@ -6,17 +6,17 @@ use types::{Malformed, NodeId, Reader, Wire};
 
 /// Orders the values of one register; their word: timestamp. [HERMES 3.1]
 ///
-/// A plain write raises the number by two and a read-modify-write by one, so that a write beats every
+/// A plain write raises the number by two and a read-modify-write by one. So a write beats every
 /// read-modify-write that started from the same value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Version {
     pub number: u64,
-    /// The coordinator: who chose the version.
+    /// The coordinator that chose the version.
     pub writer: NodeId,
 }
 
 impl Version {
-    /// Below every chosen version: nothing was ever written.
+    /// Below every chosen version, for a register that was never written.
     pub const NONE: Version = Version { number: 0, writer: NodeId(0) };
 
     /// The version of a change by `writer` to the value of this version.

@@ -17,7 +17,7 @@ pub(super) struct Forwards {
     numbered: u64,
     /// Writes that this node has not seen proposed: sent to the leader again and again.
     pub untaken: BTreeMap<u64, Untaken>,
-    /// Who waits for a write to be applied. The write goes on when the time of the request is over.
+    /// Requests whose write is not applied yet. The write continues after the request's deadline.
     pub pending: BTreeMap<u64, Pending>,
     /// The last write of each session that is not applied yet.
     last_writes: BTreeMap<SessionId, u64>,
@@ -76,7 +76,8 @@ impl Forwards {
         }
     }
 
-    /// A write of this node was applied: who asked for it, and the reads that waited for it.
+    /// Notes that a write of this node was applied. Returns its requester and the reads that waited
+    /// for it.
     pub fn on_applied(&mut self, number: u64) -> (Option<Tag>, Vec<(Request, Nanos)>) {
         self.last_writes.retain(|_, last| *last != number);
         let reads = self.reads.remove(&number).unwrap_or_default();

@@ -1,16 +1,16 @@
-//! A node's copy of the order: what it has, what is committed, what is applied.
+//! A node's copy of the total order: its transactions, and which are committed and applied.
 
 use std::collections::BTreeMap;
 
 use super::message::Txn;
 
-/// Transactions kept beyond what is applied; what lies further ahead is not taken and will be sent again.
+/// Transactions kept beyond the applied ones. Those further ahead are dropped and sent again later.
 pub(super) const WINDOW: u64 = 16_384;
 
-/// Indexes count from one; `applied <= committed`, and nothing in `1..=last` was ever missing.
+/// Indexes count from one. `applied <= committed`, and `1..=last` never had a gap.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// What may still be needed, and what came ahead of a gap.
+    /// Transactions that may still be needed, and those ahead of a gap.
     txns: BTreeMap<u64, Txn>,
     last: u64,
     committed: u64,
@@ -20,7 +20,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// The end of what is here without a gap.
+    /// The end of the part without a gap.
     pub fn last(&self) -> u64 {
         self.last
     }
@@ -92,7 +92,7 @@ impl History {
         is_next
     }
 
-    /// Nobody asks for anything up to here any more.
+    /// Drops transactions up to here that no member needs any more.
     pub fn forget(&mut self, upto: u64) {
         while let Some(entry) = self.txns.first_entry()
             && *entry.key() <= upto.min(self.applied)

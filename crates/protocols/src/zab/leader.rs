@@ -1,4 +1,4 @@
-//! What the leader knows besides its history.
+//! The leader's state besides its history.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::replicas::ReplicaSet;
 /// Acknowledgements and origins, as the leader counts them.
 #[derive(Debug, Default)]
 pub(super) struct Leader {
-    /// By member index: what it has, and what it had at the last tick.
+    /// By member index: its last transaction now, and at the last tick.
     pub(super) acked: [u64; MEMBERS_MAX],
-    /// What every member has.
+    /// The last transaction that every member has.
     pub(super) acked_by_all: u64,
     pub(super) acked_before: [u64; MEMBERS_MAX],
     /// By member index: the writes that came from there.
@@ -32,7 +32,7 @@ pub(super) struct Origin {
 }
 
 impl Leader {
-    /// What a majority has. [ZAB, B3]
+    /// The last transaction that a majority has. [ZAB, B3]
     pub(super) fn acked_by_majority(&self, set: &ReplicaSet) -> u64 {
         set.reached_by_quorum(&self.acked)
     }

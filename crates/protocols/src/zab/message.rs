@@ -1,4 +1,4 @@
-//! What Zab nodes say to each other, and a transaction at its place in the order.
+//! The messages between Zab nodes, and a transaction of the total order.
 
 use base::Millis;
 use bytes::Bytes;
@@ -8,7 +8,8 @@ use types::{Access, Clock, Command, Key, Malformed, NodeId, Reader, Wire};
 use crate::protocol;
 use crate::protocol::Touches;
 
-/// A command with all that its effect depends on besides the state, so that every node applies the same.
+/// A command with every input of its effect besides the state, so that all nodes apply the same
+/// change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Txn {
     pub origin: NodeId,

@@ -1,31 +1,37 @@
 //! Zab: one leader, one order over all keys, reads local to every node.
 //!
-//! Source: Junqueira, Reed, Serafini, "Zab: High-performance broadcast for primary-backup systems", DSN 2011, the
-//! broadcast phase; client guarantees: Hunt et al., "ZooKeeper", USENIX ATC 2010, section 2.3.
+//! Source: Junqueira, Reed, Serafini, "Zab: High-performance broadcast for primary-backup systems",
+//! DSN 2011, the broadcast phase. Client guarantees: Hunt et al., "ZooKeeper", USENIX ATC 2010,
+//! section 2.3.
 //!
-//! A write goes to the leader, which gives it the next index and proposes it; once a majority has everything up to
-//! it, it is committed, and each node applies what is committed in order. The node that was asked answers once it
-//! has applied the write itself. A read is answered from what this node has applied; it waits for the earlier
-//! writes of its own session, so a session never goes back, but it may be behind other sessions.
+//! A write goes to the leader, which gives it the next index and proposes it. It is committed once
+//! a majority has everything up to it. Each node applies committed writes in order. The requested
+//! node answers once it has applied the write itself. A read is answered from this node's applied
+//! state. It waits for the earlier writes of its own session. So a session never goes back, but it
+//! may lag behind other sessions.
 //!
-//! Their words: zxid -> index (the epoch is fixed), transaction -> [`Txn`], history -> `History`, deliver -> apply.
+//! Their words: zxid -> index (the epoch is fixed), transaction -> [`Txn`], history -> `History`,
+//! deliver -> apply.
 //!
 //! | message | asks or tells |
 //! |---|---|
 //! | `Write` | the sender's next write, to the leader |
 //! | `Propose` -> `Ack` | these transactions are next; cumulative |
 //! | `Commit` | a majority has everything up to here; cumulative |
-//! | `Ask` -> `Commit` | I have something that I do not know to be committed |
+//! | `Ask` -> `Commit` | the sender has entries that it does not know to be committed |
 //!
-//! Invariants: (1) histories are prefixes of each other; (2) nothing is applied that is not committed, and nothing
-//! out of order; (3) a write of one origin and number is proposed once, in the order of numbers; (4) a session
-//! reads its own writes.
+//! Invariants:
+//! 1. Histories are prefixes of each other.
+//! 2. Only committed transactions are applied, and in order.
+//! 3. A write of one origin and number is proposed once, in the order of numbers.
+//! 4. A session reads its own writes.
 //!
-//! Departures: the member of the lowest id leads epoch 1 for ever, since discovery and synchronisation are not
-//! here: a leader that stops stops all writes. Histories are in memory and not in the log medium: **volatile only**;
-//! a durable database is refused, and a node that forgot anything stops. One worker per node, since the order is
-//! over all keys; more are refused. Links may lose, repeat and reorder: what comes ahead of a gap waits in the
-//! history, and timers send the rest again. A time to live is refused.
+//! Departures: the member of the lowest id leads epoch 1 for ever, since discovery and
+//! synchronisation are missing. A leader that stops stops all writes. Histories are in memory and
+//! not in the log medium: **volatile only**. A durable database is refused, and a node that forgot
+//! any data stops. The order is over all keys, so a node has one worker; more are refused. Links
+//! may lose, repeat and reorder: entries ahead of a gap wait in the history, and timers resend the
+//! rest. A time to live is refused.
 //!
 //! Start reading at `Zab::on`, then `leader`.
 
@@ -55,7 +61,7 @@ use crate::protocol::{
 };
 use crate::replicas::Replicas;
 
-/// What was not answered is sent again after this long.
+/// The interval between resends of unanswered messages.
 const RESEND: Nanos = Nanos::from_millis(10);
 const TICK: TimerId = TimerId(0);
 
@@ -85,7 +91,7 @@ impl Wire for Value {
     }
 }
 
-/// Nothing is kept of a whole shard.
+/// Zab has no shard fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoMeta;
 
@@ -134,11 +140,11 @@ impl Protocol for Zab {
             Event::Peer { from, message } => self.on_message(cx, from, message),
             Event::Timer(_) => self.on_tick(cx),
             Event::Turn => self.on_turn(cx),
-            // Departure: without synchronisation nobody gives back what it forgot.
+            // Departure: without synchronisation no member returns the forgotten data.
             Event::Forgotten { shard } => {
                 cx.fx.fail(Violation(format!("zab forgot shard {} in a fixed epoch", shard.0)));
             }
-            // What is unanswered is sent again in a while.
+            // Timers resend unanswered messages.
             Event::PeerReset { .. }
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
@@ -233,7 +239,8 @@ impl Zab {
         }
     }
 
-    /// [ZAB, B2] Departure: what comes ahead of a gap is kept, not refused; the acknowledgement stops at the gap.
+    /// [ZAB, B2] Departure: entries ahead of a gap are kept, not refused. The acknowledgement stops
+    /// at the gap.
     fn on_propose(&mut self, cx: &mut Cx<'_>, first: u64, txns: Vec<Txn>) {
         for (index, txn) in (first..).zip(txns) {
             self.forwards.on_taken(cx.replicas.me(), &txn);
@@ -249,7 +256,7 @@ impl Zab {
 
 /// Applying.
 impl Zab {
-    /// [ZAB, B4] Hands over what is committed, in order.
+    /// [ZAB, B4] Emits committed transactions in order.
     fn on_turn(&mut self, cx: &mut Cx<'_>) {
         if self.is_leader {
             self.lead(cx);
@@ -325,7 +332,7 @@ fn held(cx: &Cx<'_>, key: &types::Key) -> Option<Bytes> {
     }
 }
 
-/// Answers from what is applied here.
+/// Answers from this node's applied state.
 fn answer_read(cx: &mut Cx<'_>, read: &Request) {
     let Request { tag, key, command: Command { body, .. }, .. } = read;
     let held = held(cx, key);
