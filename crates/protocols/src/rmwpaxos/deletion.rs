@@ -1,14 +1,14 @@
 //! Collection of tombstones [spec 7.5]: never by age, only once every member has accepted that very
 //! tombstone.
 //!
-//! The node whose proposal left the tombstone collects it: an identity proposal that all members
-//! acknowledge exactly, then `Remove` to all. Tombstones that a restart forgot, or that their
-//! proposer gave up, are found by anti-entropy ([`crate::rmwpaxos::services::anti_entropy`]). The
-//! node that finds one collects it.
+//! The node whose proposal left the tombstone collects it. It makes an identity proposal that all
+//! members acknowledge exactly, then sends `Remove` to all. A restart may forget a tombstone, and a
+//! proposer may give up on one. Anti-entropy ([`crate::rmwpaxos::services::anti_entropy`]) finds
+//! those, and the node that finds one collects it.
 //!
-//! Keys that remember commands wait here too, until the windows of half of these are over
-//! ([`crate::rmwpaxos::once::window`]): a vote then has them forgotten though no client asks for
-//! the key. A tombstone waits for all of them.
+//! Keys that remember commands wait here too, until half of their windows are over
+//! ([`crate::rmwpaxos::once::window`]). Then a vote makes the replicas forget these commands even
+//! if no client uses the key. A tombstone waits for all of its windows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -198,10 +198,10 @@ impl Deletion {
         }
     }
 
-    /// A comparison has met a tombstone. It is left to the node that proposed it, unless that node
-    /// is away or does not collect it for long: it may have given up before it learned that the
-    /// tombstone is chosen. The table of a live key is left to that node for good, which meets it
-    /// when it compares.
+    /// Handles a tombstone that a comparison met. Its proposer collects it, unless that node is
+    /// away or has not done so for long: it may have given up before it learned that the tombstone
+    /// is chosen. The table of a live key is always left to its proposer, whose own comparisons
+    /// meet it.
     pub(crate) fn on_found(&mut self, cx: &mut Cx<'_>, key: &Key, proposer: NodeId, state: &State) {
         let is_own = proposer == cx.replicas.me() || cx.replicas.index(proposer).is_none();
         if self.waiting.contains_key(key) || (!is_own && !state.is_tombstone()) {

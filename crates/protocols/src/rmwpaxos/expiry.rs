@@ -1,9 +1,9 @@
 //! Expiry by a vote [corrections F10]: a key vanishes only when a majority's countdowns of that
 //! very deadline are over.
 //!
-//! Each acceptor counts in its own uptime from the first state with the deadline's id that it
-//! accepted, so no clock needs to agree with any other and a wrong one alone expires no key. The
-//! tombstone is an ordinary proposal.
+//! Each acceptor counts in its own uptime, from the first state with the deadline's id that it
+//! accepted. So no two clocks need to agree, and one wrong clock expires no key. The tombstone is
+//! an ordinary proposal.
 
 use base::Millis;
 

@@ -15,8 +15,8 @@ pub enum Ancestry {
     Ambiguous,
 }
 
-/// Looks for `attempt` among the ancestors of a state with this version and ring; `state` is `None`
-/// for an absent register whose version floor is `version`.
+/// Looks for `attempt` among the ancestors of a state with this version and ring. An absent
+/// register has no `state`, and its version floor as `version`.
 #[must_use]
 pub fn ancestry(attempt: &Attempt, version: u64, state: Option<&State>) -> Ancestry {
     if mutation::is(Mutation::NoAncestry) || version <= attempt.base_version {

@@ -23,7 +23,7 @@ pub(crate) struct Batch {
     /// One effective operation is enough for a state: each effect marks the builder as changed,
     /// whatever the bytes. So every attempt of an effective operation has a place. [spec 9.4]
     pub(crate) state: Option<State>,
-    /// The tip itself is proposed if nothing else is.
+    /// Propose the tip itself if no command changes it.
     must_decide: bool,
     collects: bool,
 }

@@ -100,8 +100,8 @@ impl Core {
         note(cx, &mut two.in_sync, node, false);
     }
 
-    /// A proposal is chosen, so long after it was sent. If that took a member that was to be
-    /// spared, the others do not stand in for it: their links are fast, but they are silent.
+    /// Learns from a chosen proposal that took `took`. If its quorum needed a member that was to be
+    /// spared, the other members are silent although their links are fast. Sparing then pauses.
     pub(super) fn judge_sparing(&mut self, cx: &Cx<'_>, two: &PhaseTwo, k: u32, took: Nanos) {
         let replicas = cx.replicas;
         let is_spared = |member: &Member| member.pace == Pace::Spared;

@@ -423,8 +423,8 @@ fn is_equal(reports: &Reports, one: &Report, other: &Report) -> bool {
     mutation::is(Mutation::NilFromMixed) && value(one).is_none() && value(other).is_none()
 }
 
-/// The outcome, if the command has no effect on this state with so much rest of its time to live
-/// and without these entries of its table.
+/// The outcome, if the command has no effect on this state. `rest` is the remaining time to live;
+/// `droppable` entries of the table are ignored.
 fn evaluate(
     cx: &mut Cx<'_>,
     operation: &Operation,

@@ -1,15 +1,15 @@
-//! Combined prepare-accept: both phases in one round trip, where two members are a majority [spec
+//! Combined prepare-accept: both phases in one round trip, if any two members are a majority [spec
 //! 9.5, P0].
 //!
 //! A proposer that is one of three is a majority together with either of the others. It promises
-//! its ballot to itself, computes the first proposal from the state it holds, and names the round
-//! of that state. Another acceptor that holds the same round and has promised no higher ballot sees
-//! by that alone that phase 1 is won, and with which base: it accepts. One that holds another round
-//! does not accept, promises the ballot and asks for the proposal whole.
+//! its ballot to itself and computes the first proposal from the state that it holds. The message
+//! names the round of that state. An acceptor that holds the same round and has promised no higher
+//! ballot concludes that phase 1 is won with this base, and accepts. An acceptor that holds another
+//! round does not accept. It promises the ballot and asks for the whole proposal.
 //!
-//! The proposer's own acceptor accepts last: until another has, phase 1 is not known to be won. If
-//! none can, phase 1 follows under another ballot. Where every member that was asked holds another
-//! round the proposal never was one; else it becomes an attempt whose fate is open.
+//! The proposer's own acceptor accepts last, because phase 1 is not won until another one has
+//! accepted. If none can, phase 1 follows under another ballot. If every member asked holds another
+//! round, the proposal was never an attempt. Otherwise it is an attempt with an open fate.
 //!
 //! An acceptor must not count the proposer's promise once it knows that the proposer has lost its
 //! memory since, like any promise [DISC17].
@@ -51,7 +51,7 @@ pub(crate) struct Combined {
 }
 
 impl Combined {
-    /// Proposes on top of what is held here, together with phase 1. False if there was no
+    /// Proposes on top of the state held here, together with phase 1. False if there was no
     /// proposal.
     pub(crate) fn try_propose(
         &mut self,
@@ -245,9 +245,10 @@ fn has_promised(cx: &Cx<'_>, from: Peer, ballot: Ballot) -> bool {
     is_proposer && is_current && set.is_quorum_of_any_two() && ballot.epoch() == set.epoch()
 }
 
-/// May the first proposal of a ballot be accepted, where its proposer has promised that ballot, had
-/// accepted no round above `base`, and the two are a majority? Never once this acceptor has
-/// promised the ballot without: its proposer was told so. [spec 9.5, P0]
+/// True if this acceptor may accept the first proposal of a ballot. Its proposer has promised the
+/// ballot and accepted no round above `base`, and the two are a majority. False if this acceptor
+/// has already promised the ballot without accepting, because the proposer relies on that answer.
+/// [spec 9.5, P0]
 fn completes_phase_one(
     register: Option<&Register>,
     meta: &ShardMeta,
@@ -315,8 +316,8 @@ fn is_void(core: &Core, cx: &Cx<'_>, two: &PhaseTwo) -> bool {
     two.unproven.as_ref().is_some_and(is_void) && !mutation::is(Mutation::FirstRepeatedAfterLoss)
 }
 
-/// Every member that could accept it has promised its ballot, holds another round and has lost no
-/// memory since it was asked: none has accepted it, and none ever will.
+/// True if no member has accepted the proposal or ever will. Each member that could accept it has
+/// promised its ballot, holds another round, and has lost no memory since it was asked.
 fn is_dead(unproven: &Unproven, replicas: Replicas<'_>) -> bool {
     let is_out = |(member, asked): (&Member, &Option<Loss>)| {
         asked

@@ -1,17 +1,16 @@
-//! What a proposal changes in the state before it, in place of the state it makes. [spec 9.3]
+//! A proposal as its change of the preceding state. [spec 9.3]
 //!
-//! The fields of a state are few and nearly all change with it: they travel whole. Of the value, a
-//! delta names the bytes kept at both ends and carries those between. It is made of the two states
-//! alone, never of the commands: there is nothing in it to be evaluated.
+//! The fields of a state are short and nearly all change, so a delta carries them whole. Of the
+//! value it names the bytes kept at both ends and carries those between. It is computed from the
+//! two states alone, never from the commands, so its receiver evaluates no command.
 //!
-//! Two checks stand between a delta and a wrong state. It is applied to exactly the round it was
-//! made from, and one round is one state [spec 0.2, U1]; and what comes out must have the digest of
-//! the whole state that was proposed. The first is the rule; the second notices when the first was
-//! broken, here or by a damaged byte. For that 64 bits suffice: nobody lies, so a wrong state would
-//! need a broken rule and a coincidence of one in 2^64 at once.
+//! Two checks prevent a wrong state. First, a delta is applied only to the exact round that it was
+//! made from, and one round is one state [spec 0.2, U1]. Second, the result must have the digest of
+//! the proposed state. The digest detects a violation of the first rule, or a damaged byte. It has
+//! 64 bits, since members are not malicious: a wrong state needs a broken rule and a coincidence of
+//! one in 2^64 at once.
 //!
-//! Several changes far apart in one value are one long change here: such a state soon travels
-//! whole.
+//! Several distant changes of one value are one long change here. Such a state is soon sent whole.
 
 use bytes::Bytes;
 use types::limits::RECORD_LEN_MAX;
@@ -22,16 +21,16 @@ use crate::mutation::{self, Mutation};
 use crate::rmwpaxos::record::register::Register;
 use crate::rmwpaxos::record::state::{FIELDS_LEN_MAX, State};
 
-/// Shorter states travel whole: finding out what changed would cost more than the bytes it saves.
+/// Shorter states travel whole, because a comparison would cost more than the bytes it saves.
 pub const STATE_LEN_MIN: usize = 1024;
 /// A delta carries at most this fraction of the state it stands for.
 const SHARE_MIN: usize = 2;
 
-/// One state, told by what it changes in another.
+/// One state as a change of another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delta {
-    /// The round of the state that it changes. Never `Round::NONE`: what is absent has nothing to
-    /// keep.
+    /// The round of the state that it changes. Never `Round::NONE`: an absent register has no bytes
+    /// to keep.
     base: Round,
     /// Of the bytes of the new state, all of them.
     digest: u64,
@@ -39,12 +38,12 @@ pub struct Delta {
     fields: Bytes,
     /// Bytes of the value kept at its start and at its end.
     kept: (u32, u32),
-    /// What lies between them.
+    /// The bytes between them.
     middle: Bytes,
 }
 
 impl Delta {
-    /// What `new` changes in `base`. `None` where one of them has no value.
+    /// The change from `base` to `new`. `None` if one of them has no value.
     #[must_use]
     pub fn between(base: (Round, &State), new: &State) -> Option<Delta> {
         let kept = kept(base.1.value()?, new.value()?);

@@ -18,28 +18,28 @@ pub enum Message {
     State { key: Key, id: u64, report: Report },
     /// Phase 1.
     Prepare { key: Key, ballot: Ballot, have: Round },
-    /// Answers `Prepare`: nothing below `ballot` will be accepted here any more.
+    /// Answers `Prepare`: this acceptor will accept no proposal below `ballot`.
     Promise { key: Key, ballot: Ballot, report: Report },
     /// Phase 2. `chosen_k`: proposals of this ballot up to it are chosen.
     Accept { key: Key, round: Round, chosen_k: u32, state: State },
-    /// Phase 2, told by what the proposal changes in the state before it.
+    /// Phase 2, with the proposal as its change of the preceding state.
     AcceptDelta { key: Key, round: Round, chosen_k: u32, delta: Arc<Delta> },
-    /// Phase 1 and the first proposal of phase 2 at once. `base`: the round that the proposal
-    /// follows; its proposer has promised the ballot and holds nothing higher. Accepted where that
-    /// makes a majority.
+    /// Phase 1 and the first proposal of phase 2 at once. The proposal follows the round `base`.
+    /// Its proposer has promised the ballot and holds no higher round. Accepted if that makes a
+    /// majority.
     PrepareAccept { key: Key, round: Round, base: Round, payload: Payload },
-    /// Answers a proposal that does not follow what is held here. Nothing was accepted, nothing
-    /// refused; of `PrepareAccept` the ballot was promised.
+    /// Answers a proposal that does not follow the round held here, which was neither accepted nor
+    /// refused. The ballot of a `PrepareAccept` was promised.
     NeedFull { key: Key, round: Round },
     /// Answers `Accept`, `AcceptDelta` and `PrepareAccept` with the round accepted here by now.
     Accepted { key: Key, round: Round },
     /// Answers a `Prepare` (`tried.k() == 0`) or a proposal that came too late. A hint, never
     /// evidence.
     Nack { key: Key, tried: Round, promised: Ballot, recovering: bool },
-    /// A late delivery of an accept, by anybody who knows it. Not answered.
+    /// A late delivery of an accept, by any node that knows it. Not answered.
     Repair { key: Key, round: Round, state: State },
-    /// A hint: `round` is chosen, and with it what was accepted of its ballot before. [corrections
-    /// B2]
+    /// A hint: `round` is chosen, and so are the earlier accepted rounds of its ballot.
+    /// [corrections B2]
     Chosen { key: Key, round: Round },
     /// Every member accepted the tombstone `round`: forget it.
     Remove { key: Key, round: Round },
@@ -47,7 +47,7 @@ pub enum Message {
     Forward { key: Key, forward: Forward },
     /// Answers `Forward`.
     Forwarded { key: Key, sequence: u64, verdict: Verdict },
-    /// Asks another acceptor what it knows of a register forgotten here. [spec 8.4]
+    /// Asks another acceptor for its state of a register that was forgotten here. [spec 8.4]
     Recover { key: Key, id: u64 },
     /// Answers `Recover`.
     Recovered { key: Key, id: u64, promised: Ballot, report: Box<Report> },
@@ -55,8 +55,9 @@ pub enum Message {
     List { shard: Shard, id: u64, from_hash: u64, limit: u32 },
     /// Answers `List`, with the floors read no earlier than the listing. [corrections B11]
     Listed { shard: Shard, id: u64, listing: Listing },
-    /// Compares what is held of a range of hashes, its end excluded; without an end: to the end of
-    /// the shard. `floor`: no register that the sender does not hold may be at or below it.
+    /// Compares the registers in a range of hashes, whose end is excluded. Without an end it
+    /// reaches to the end of the shard. A register that the sender does not hold may not be at or
+    /// below `floor`.
     Compare {
         shard: Shard,
         id: u64,
@@ -64,8 +65,8 @@ pub enum Message {
         floor: Ballot,
         digests: Box<Digests>,
     },
-    /// Answers `Compare` for the range up to `until`: the buckets that differ, and what is held of
-    /// them.
+    /// Answers `Compare` for the range up to `until`: the buckets that differ, and the registers
+    /// that they hold here.
     Compared {
         shard: Shard,
         id: u64,
@@ -77,20 +78,20 @@ pub enum Message {
     /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` does not
     /// help.
     Want { key: Key, have: Round, insist: bool },
-    /// The receiver durably held `round` when its loss was `loss`, and seems to hold less now; or
-    /// it held nothing, with this floor, and seems to hold something below.
+    /// The receiver durably held `round` at amnesia count `loss`, and seems to hold less now. Or it
+    /// held no register, with this floor, and seems to hold one below.
     Older { key: Key, round: Round, floor: Ballot, loss: Loss },
     /// The receiver durably had this floor when its loss was `loss`, and has named a lower one
     /// since.
     OlderFloor { shard: Shard, floor: Ballot, loss: Loss },
-    /// To oneself: makes the register resident and does what is due for it.
+    /// To this node itself: makes the register resident and starts its due action.
     Touch { key: Key, due: Due },
 }
 
 /// Messages are moved often.
 const _: () = assert!(size_of::<Message>() <= 128);
 
-/// What is due for a register.
+/// The due action of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
     Recover,

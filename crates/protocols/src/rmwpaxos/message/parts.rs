@@ -22,10 +22,10 @@ pub const LISTING_KEYS_MAX: usize = 4096;
 /// Parts of a range that are compared on their own.
 pub const BUCKETS: usize = 16;
 
-/// What an acceptor reports of its register.
+/// An acceptor's report of its register.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// `Round::NONE`: absent, or nothing but a promise.
+    /// `Round::NONE`: absent, or a promise alone.
     pub accepted: Round,
     /// Left out where the asker said it has the state of this round.
     pub state: Option<State>,
@@ -38,7 +38,7 @@ pub struct Report {
     /// The vote on the windows of the commands that the accepted state remembers, by their places
     /// in its table.
     pub windows_over: u64,
-    /// Absent, and what the asker says it holds cannot rightly be there.
+    /// The register is absent here, and the one that the asker holds must have been removed.
     pub denies: bool,
     /// Members, by their places, that durably held the accepted round.
     pub witnessed: u16,
@@ -84,13 +84,13 @@ pub struct Forward {
     pub commands: Vec<(SessionId, Command)>,
 }
 
-/// What became of a forward.
+/// The result of a forward.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// One outcome per command. `take_over`: the origin sends most of this key's commands and
     /// should own it.
     Done { outcomes: Vec<Outcome>, take_over: bool },
-    /// Another incarnation was meant: nothing was executed *here*.
+    /// The forward named another incarnation. No command was executed *here*.
     WrongIncarnation,
 }
 
@@ -112,8 +112,8 @@ pub struct Listing {
 pub struct Entry {
     pub key: Key,
     pub accepted: Round,
-    /// It holds a value whose time, as far as this acceptor knows, is not over. Without a round: it
-    /// may, for what it held was lost.
+    /// The register holds a value whose time is not over by this acceptor's count. Without a round:
+    /// it may hold one, because its state was lost.
     pub live: bool,
     /// Bytes of its state.
     pub state_len: u32,

@@ -1,9 +1,9 @@
-//! What a state remembers of commands that are safe to repeat (`ONCE`): per session the number and
-//! the reply of its newest command. [corrections F2, F4; spec 9.9]
+//! Commands that are safe to repeat (`ONCE`), as a state remembers them: the number and the reply
+//! of each session's newest command. [corrections F2, F4; spec 9.9]
 //!
 //! The table is part of the replicated state, so an entry and the effect of its command are one
-//! transition: whoever sees the one sees the other. When an entry may be dropped is decided by a
-//! vote ([`crate::rmwpaxos::once::window`]); nothing is ever pushed out by something newer.
+//! transition: a state has both or neither. A vote decides when an entry may be dropped
+//! ([`crate::rmwpaxos::once::window`]). A newer entry never evicts an older one.
 
 use std::borrow::Cow;
 
@@ -24,8 +24,7 @@ pub(crate) const TABLE_LEN_MAX: usize = 1 + ONCE_ENTRIES_MAX * ONCE_ENTRY_LEN_MA
 const _: () =
     assert!(ONCE_ENTRY_LEN_MAX - ONCE_SESSION_LEN_MAX - ONCE_REPLY_LEN_MAX >= 1 + 3 * 10 + 12 + 2);
 
-/// Names what an acceptor counts the age of: the transition that wrote an entry, and how long it is
-/// kept.
+/// Identifies the start of an entry's age: the transition that wrote it, and its window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryId {
     pub version: u64,
@@ -51,7 +50,7 @@ pub(crate) struct Table<'a> {
     entries: Vec<Entry<'a>>,
 }
 
-/// What a table says of a command that is about to run.
+/// A table's verdict on a command that is about to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     /// It may run, and be remembered.
@@ -106,8 +105,8 @@ impl<'a> Table<'a> {
         self.entries.len() < before
     }
 
-    /// The bytes of the table, what is new in it being written by the transition to `version` that
-    /// is born under `birth`. `None`: it is empty.
+    /// The bytes of the table. New entries are written by the transition to `version`, born under
+    /// `birth`. `None`: the table is empty.
     pub(crate) fn encode(&self, version: u64, birth: Ballot) -> Option<Vec<u8>> {
         if self.entries.is_empty() {
             return None;
@@ -167,7 +166,7 @@ fn entries(table: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     decode(table).map(|entry| entry.expect("it was checked when the state was made"))
 }
 
-/// What acceptors count the ages of, in the order of the table.
+/// The ids of the entries, in the order of the table.
 pub(crate) fn ids(table: &[u8]) -> impl Iterator<Item = EntryId> + '_ {
     entries(table).filter_map(|entry| entry.id())
 }

@@ -1,12 +1,13 @@
 //! How long commands that are safe to repeat are remembered: counted like a time to live
 //! [corrections F4, F10].
 //!
-//! Every acceptor counts, in its own uptime, from the first state with an entry that it accepted.
-//! An entry is dropped by an ordinary proposal once a majority finds its window over: a client that
-//! repeated the command before found the entry in every quorum, and no clock needs to agree with
-//! any other. Votes are taken where reports are at hand anyway (phase 1, quorum reads), and asked
-//! for where a table is full, and when the own acceptor finds enough windows over: half of them, so
-//! that there are no more such votes than commands, or all of them for a tombstone, which can then
+//! Every acceptor counts in its own uptime, from the first state with an entry that it accepted. An
+//! ordinary proposal drops an entry once a majority finds its window over. No two clocks need to
+//! agree, and a command that is repeated earlier finds its entry in every quorum.
+//!
+//! Votes are taken wherever reports are at hand (phase 1, quorum reads). They are requested if a
+//! table is full, or if this acceptor finds enough windows over. For a live key these are half of
+//! them, so that votes never outnumber commands. For a tombstone these are all, so that it can then
 //! be collected.
 
 use base::Millis;

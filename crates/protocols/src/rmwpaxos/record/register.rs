@@ -1,4 +1,4 @@
-//! What an acceptor keeps of one key and of one shard.
+//! The stored state of one key and of one shard at an acceptor.
 
 use std::num::NonZeroU64;
 
@@ -17,12 +17,12 @@ pub struct Register {
     /// `accepted.ballot() <= promised`. Its bytes may lag behind memory: a shard's ceiling covers
     /// the rest.
     pub promised: Ballot,
-    /// `Round::NONE`: a promise and nothing else.
+    /// `Round::NONE`: a promise alone.
     pub accepted: Round,
     /// Present iff something was accepted.
     pub state: Option<State>,
-    /// Uptime when the first state with this expiry id was accepted here. `None`: nothing is
-    /// counted.
+    /// Uptime when the first state with this expiry id was accepted here. `None`: no countdown
+    /// runs.
     pub countdown: Option<Started>,
     /// The same for the commands that the state remembers. Present iff it remembers any.
     pub once_starts: Option<Box<Starts>>,
@@ -37,7 +37,8 @@ pub struct Register {
     pub foreign_at: Nanos,
     /// How many such proposals came in a row, none long after the last. A hint for forwarding.
     pub foreign_run: u8,
-    /// Who forwarded commands last, and how often in a row. A hint for handing ownership over.
+    /// The node that forwarded commands last, and how often in a row. A hint for handing ownership
+    /// over.
     pub forwards: (NodeId, u16),
 }
 
@@ -54,7 +55,7 @@ impl Started {
         Started(NonZeroU64::MIN.saturating_add(uptime.0))
     }
 
-    /// The start of the countdown of `state`, which is new here. `None`: it counts nothing.
+    /// The start of the countdown of `state`, which is new here. `None`: it has no countdown.
     #[must_use]
     pub fn anew(state: &State, uptime: &dyn Uptime) -> Option<Started> {
         match state.expiry()?.ttl {
@@ -81,7 +82,7 @@ pub enum Countdown {
 }
 
 impl Register {
-    /// A register that has promised and accepted nothing.
+    /// A register with a promise and no accepted state.
     #[must_use]
     pub fn promise_only(promised: Ballot) -> Register {
         Register {
@@ -98,8 +99,8 @@ impl Register {
         }
     }
 
-    /// The register as its bytes have it. Listings copy registers by the thousand, so nothing is
-    /// encoded.
+    /// The register without the fields that its bytes omit. It copies fields instead of encoding,
+    /// because listings copy registers by the thousand.
     #[must_use]
     pub fn stored(&self) -> Register {
         let kept = Register::promise_only(self.promised);
@@ -219,7 +220,7 @@ impl Wire for Register {
     }
 }
 
-/// What an acceptor keeps of a shard: what stands for the registers it does not hold.
+/// The stored state of a shard at an acceptor. It bounds the registers that it does not hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShardMeta {
     /// An absent register has promised this much. Never decreases.
@@ -230,14 +231,14 @@ pub struct ShardMeta {
     pub fences: Fences,
     /// No promise above this number was given before this was durable. [spec 9.8]
     pub ceiling: u64,
-    /// These fields were lost: until they are recovered no register of the shard takes part, for
-    /// nobody knows any more what was promised above the ones that are whole.
+    /// These fields were lost. Until they are recovered no register of the shard takes part,
+    /// because promises above the stored registers may be lost too.
     pub void: bool,
     /// With `void`: the registers that are stored are not believed either, for they may be older
     /// than they were.
     pub disbelieved: bool,
-    /// The loss with which something of this shard was forgotten last: what was held before says
-    /// nothing.
+    /// The amnesia count at the shard's last loss. It makes claims about earlier states
+    /// meaningless.
     pub lost_at: Loss,
 
     /// After a restart: every promise that could have been given before it.
@@ -250,7 +251,7 @@ pub struct ShardMeta {
 }
 
 impl ShardMeta {
-    /// Takes what was loaded as having been written by an earlier process.
+    /// Treats the loaded fields as written by an earlier process.
     pub fn restarted(&mut self, epoch: Epoch) {
         self.restart_floor =
             if self.ceiling == 0 { Ballot::ZERO } else { Ballot::ceiling(epoch, self.ceiling) };
@@ -294,7 +295,7 @@ impl Wire for ShardMeta {
     }
 }
 
-/// Left out where nothing was ever lost.
+/// Left out unless the shard had a loss.
 fn lost_at(reader: &mut Reader<'_>) -> Result<Loss, Malformed> {
     match u32::try_from(reader.varint()?) {
         Ok(loss @ 1..) => Ok(Loss(loss)),

@@ -13,14 +13,14 @@ use crate::rmwpaxos::once::table::{self, TABLE_LEN_MAX};
 /// Runs of birth ballots that a state remembers. [spec 9.2 has R = 4 single ones in as many bytes]
 const RUNS_MAX: usize = 4;
 
-/// What replicas of a key agree on: one link of its chain of states.
+/// The value that replicas of a key agree on: one link of its chain of states.
 ///
-/// It is its own bytes, checked when it was made, behind one pointer: to pass it on is to copy
-/// them, and an idle register costs one piece of memory.
+/// It is its own bytes, checked at creation, behind one pointer. Sending it copies them, and an
+/// idle register costs one allocation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct State(ThinArc<Head, u8>);
 
-/// What is looked at most, and where in the bytes the rest is.
+/// The fields that are read most, and the offsets of the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Head {
     version: u64,
@@ -68,8 +68,8 @@ pub struct Expiry {
     /// Names the transition that set it; every other transition copies it.
     pub id: ExpiryId,
     pub ttl: TimeToLive,
-    /// The end in Unix time, by the clock of the node that set it. It is shown to clients and
-    /// decides nothing.
+    /// The end in Unix time, by the clock of the node that set it. It is for clients only; no
+    /// decision uses it.
     pub ends: Millis,
 }
 
@@ -81,8 +81,7 @@ pub struct ExpiryId {
 }
 
 /// The ballots under which the last transitions were born: evidence of ancestry. Neighbours with
-/// one ballot are a run, so that an owner at work does not push the past of others out of the few
-/// bytes there are.
+/// one ballot are a run. So a busy owner does not push the others' past out of the limited room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ring {
     /// Runs, newest last.

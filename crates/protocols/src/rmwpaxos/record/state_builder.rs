@@ -20,7 +20,7 @@ pub struct StateBuilder<'a> {
     value: Option<Option<Bytes>>,
     expiry: BuiltExpiry,
     expiry_changed: bool,
-    /// What is remembered of commands that are safe to repeat, once it was looked at.
+    /// The table of commands that are safe to repeat, decoded on first use.
     table: Option<Table<'a>>,
     table_changed: bool,
 }
@@ -95,8 +95,8 @@ impl<'a> StateBuilder<'a> {
         }
     }
 
-    /// Runs a command unless it ran before, and remembers it whatever it did: of copies that are
-    /// still on their way none may do what this one did not. [corrections F2]
+    /// Runs a command unless it ran before. Remembers it even without an effect, since a copy that
+    /// is still in flight must not have one either. [corrections F2]
     fn run_once(
         &mut self,
         update: &dyn Update,
@@ -124,7 +124,7 @@ impl<'a> StateBuilder<'a> {
         self.table.get_or_insert_with(|| Table::of(base.and_then(State::once)))
     }
 
-    /// Forgets what a majority has found to be remembered for long enough.
+    /// Drops entries whose windows a majority has found over.
     pub fn drop_over(&mut self, over: &[EntryId]) {
         if !over.is_empty() {
             self.table_changed |= self.table().drop_over(over);
@@ -203,7 +203,7 @@ impl<'a> StateBuilder<'a> {
     }
 }
 
-/// What decides an absent register without changing anything: a tombstone at its version floor.
+/// The state that decides an absent register without a change: a tombstone at its version floor.
 #[must_use]
 pub fn nil(version: u64) -> State {
     State::new(&StateFields {
