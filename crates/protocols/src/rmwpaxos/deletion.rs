@@ -199,7 +199,7 @@ impl Deletion {
     }
 
     /// Handles a tombstone that a comparison met. Its proposer collects it, unless that node is
-    /// away or has not done so for long: it may have given up before it learned that the tombstone
+    /// away or has not done so for long. It may have given up before it learned that the tombstone
     /// is chosen. The table of a live key is always left to its proposer, whose own comparisons
     /// meet it.
     pub(crate) fn on_found(&mut self, cx: &mut Cx<'_>, key: &Key, proposer: NodeId, state: &State) {

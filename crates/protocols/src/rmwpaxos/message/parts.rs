@@ -142,7 +142,7 @@ const REPORT_WINDOWS: u8 = 32;
 const REPORT_DENIES: u8 = 64;
 const REPORT_WITNESSED: u8 = 128;
 
-/// Floors matter only where nothing is accepted, and are left out elsewhere.
+/// Floors matter only in reports of absent registers, and are left out elsewhere.
 impl Wire for Report {
     fn encode(&self, out: &mut Vec<u8>) {
         let mut flags = match self.countdown {

@@ -1,12 +1,12 @@
-//! Forwarding to the owner of a contended key [spec 9.6, corrections F6 to F8]: instead of duelling
+//! Forwarding to the owner of a contended key [spec 9.6, corrections F6 to F8], instead of duelling
 //! with it.
 //!
-//! A forward names the incarnation that may run it and is never run locally afterwards. The owner
-//! remembers what became of each until its origin says that no copy can follow. One forward of a
-//! key is under way at a time, so the commands of a session keep their order.
+//! A forward names the incarnation that may run it, and is never run locally afterwards. The owner
+//! remembers each result until its origin says that no copy can follow. One forward of a key is in
+//! flight at a time, so the commands of a session keep their order.
 //!
-//! Nothing tells an owner how long a forward was on its way: the network or a stopped machine may
-//! have held it up. So what is safe to repeat for a while is never forwarded.
+//! An owner cannot tell how long a forward was in flight: the network or a stopped machine may have
+//! delayed it. So a command that is safe to repeat within a window is never forwarded.
 
 use std::collections::BTreeMap;
 
@@ -31,11 +31,10 @@ const RECONNECT_WITHIN: Nanos = Nanos::from_millis(25);
 const ANSWER_WITHIN: Nanos = Nanos::from_millis(700);
 /// How long a node that failed to answer is not forwarded to.
 const AVOID_FOR: Nanos = Nanos::from_secs(1);
-/// Bytes of commands, and of what they may answer, that go to an owner together; a frame takes many
-/// times as much.
+/// Bytes of commands and of their likely replies in one forward. A frame holds many times as much.
 const FORWARD_LEN_MAX: usize = 4 << 20;
-/// Bytes of replies that go back together; half of what a frame takes. What its origin knew of the
-/// key when it forwarded may be little.
+/// Bytes of replies in one answer: half of a frame. The origin may have estimated less, since it
+/// may know little of the key.
 const REPLIES_LEN_MAX: usize = 32 << 20;
 /// Of replies of more bytes only that they were given is remembered. Asked again where a connection
 /// ended, they are unknown.
@@ -50,8 +49,7 @@ const TAKE_OVER_AFTER: u16 = 32;
 #[derive(Debug)]
 pub(crate) struct Forwarding {
     next_sequence: u64,
-    /// Forwards of ours that are not answered, by shard: nothing below the first will ever be sent
-    /// again.
+    /// Unanswered forwards of this node, by shard. No number below the first is ever sent again.
     outstanding: BTreeMap<(Shard, u64), Outstanding>,
     avoided_until: BTreeMap<NodeId, Nanos>,
     memory: BTreeMap<(NodeId, Shard), Origin>,
@@ -70,7 +68,7 @@ struct Outstanding {
     resends: u32,
 }
 
-/// What an owner remembers of an origin.
+/// An owner's memory of an origin.
 #[derive(Default, Debug)]
 struct Origin {
     incarnation: Incarnation,
@@ -350,7 +348,7 @@ impl Forwarding {
         }
     }
 
-    /// Answers what is overdue, and resends or gives up forwards that are not answered.
+    /// Answers overdue commands. Resends forwards without an answer, or gives them up.
     pub(crate) fn on_retry(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let at: Vec<(Shard, u64)> = self.outstanding.keys().copied().collect();
         for at in at {
@@ -379,7 +377,7 @@ impl Forwarding {
         }
     }
 
-    /// Sends again what a dead connection to this node may have lost.
+    /// Resends forwards that a dead connection to this node may have lost.
     pub(crate) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         for (at, _) in self.outstanding.iter().filter(|(_, forward)| forward.to == node) {
             self.send(cx, *at);
@@ -403,9 +401,8 @@ fn reply_len(outcome: &Outcome) -> usize {
     }
 }
 
-/// How many commands of a queue go to the owner together: as many that neither their bodies nor
-/// their replies, of which hardly one is longer than the state it sees, exceed what one message
-/// should be. At least one.
+/// How many commands of a queue go to the owner together, at least one. Their bodies and expected
+/// replies must fit one message. A reply is hardly ever longer than the state that it sees.
 fn together(cx: &Cx<'_>, active: &Active) -> usize {
     let state = held(cx, &active.key).and_then(|register| register.state.as_ref());
     let mut state_len = state.map_or(0, |state| state.bytes().len());

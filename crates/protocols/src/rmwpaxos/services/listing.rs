@@ -1,8 +1,8 @@
 //! Listings: which keys of a shard exist, from a quorum, in hash order.
 //!
-//! A key that is there for the whole listing is listed; one that comes or goes meanwhile may be
-//! either. What the replicas do not agree on may have been written by nobody who was told so, or
-//! overwritten long ago: only a read can say, and the listing names such keys apart.
+//! A key that exists during the whole listing is listed; one that comes or goes meanwhile may be.
+//! If replicas disagree on a key, its write may be unacknowledged, or overwritten long ago. Only a
+//! read can decide that, so the listing names such keys apart.
 
 use std::collections::BTreeMap;
 
@@ -139,13 +139,13 @@ impl Listings {
         (live, undecided)
     }
 
-    /// True when nobody who is up is missing, this node included.
+    /// True if every member that is up has answered, this node included.
     fn is_from_all_up(&self, replicas: Replicas<'_>) -> bool {
         let is_up = |it: &&Member| it.up || it.node == replicas.me();
         replicas.members().filter(is_up).all(|it| self.tally.has(replicas, it.node))
     }
 
-    /// What is listed below that position: of each key what its highest report says.
+    /// The listed keys below that position, each as in its highest report.
     pub(crate) fn merged(&self, replicas: Replicas<'_>) -> BTreeMap<Key, Found> {
         let end = self.complete_below(replicas);
         let mut merged: BTreeMap<Key, Found> = BTreeMap::new();
@@ -204,7 +204,8 @@ impl Lists {
         core.arm_retries(cx);
     }
 
-    /// Serves a listing. A forgotten shard is silent: it cannot say what is not there.
+    /// Serves a listing. A forgotten shard does not answer, since it does not know which keys are
+    /// absent.
     pub(crate) fn on_list(
         &mut self,
         core: &mut Core,
@@ -278,7 +279,7 @@ impl Lists {
         core.reply(cx, tag, Outcome::Listed { keys, unsettled: undecided, next_hash });
     }
 
-    /// Resends what is missing, ends what took too long or has waited for enough.
+    /// Ends listings that are overdue or complete enough, and resends unanswered questions.
     pub(crate) fn on_retry(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let (mut ended, mut due) = (Vec::new(), Vec::new());
         for (&id, round) in &mut self.rounds {

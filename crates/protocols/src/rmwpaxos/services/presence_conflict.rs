@@ -1,15 +1,14 @@
-//! Presence conflicts: evidence about a register that one member holds and another does not [spec
-//! 9.5, 9.7].
+//! Presence conflicts: one member holds a register and another lacks it [spec 9.5, 9.7].
 //!
-//! - A member that was found equal to another, under the floor that the other had then, and has
-//!   removed nothing since, knows that the other cannot rightly hold a register which that floor
-//!   covers. It says so when it is asked by that other, and sees it when it asks. One of the two
-//!   media has taken something back then, and which one only a third can tell: a disputed register
-//!   counts once another member holds the same.
-//! - A member that holds it witnesses which members durably held the same, as it found: if such a
-//!   member holds nothing now, it has lost the register, and its absence counts for nothing. If
-//!   that would be more members than hold it, its own medium has gone back under its process, which
-//!   remembers what others held when it held less.
+//! - *Denial*: this member found another equal, noted its floor, and has removed no register since.
+//!   So the other cannot rightly hold a register that is absent here and covered by that floor.
+//!   This member says so when that other asks, and notices it when it asks itself. One of the two
+//!   media has gone back, and only a third member can tell which. So a disputed register counts
+//!   once another member holds the same.
+//! - *Witness*: a holder names the members that it found to durably hold the same. If a named
+//!   member lacks the register now, it has lost it, and its absence does not count. If such members
+//!   outnumber the holders, the holder's own medium has more likely gone back. Its process still
+//!   remembers comparisons from the time before.
 
 use types::{Ballot, Key, NodeId, Round};
 
@@ -24,7 +23,7 @@ use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 use crate::rmwpaxos::services::rollback_detector::{Past, RollbackDetector};
 
 impl RollbackDetector {
-    /// What a member is known to have held, which forbids what it holds now, as it says.
+    /// The earlier state of a member, if it contradicts the round that the member claims to hold.
     fn past_of(
         &self,
         ranges: &Ranges,
@@ -58,8 +57,8 @@ impl RollbackDetector {
         is_impossible.then_some((member, past))
     }
 
-    /// A member says that it holds this, which is not held here, nor can it be there: it says so
-    /// once more, and hears no more than that.
+    /// Denies a round that a member claims to hold, if it is absent here and cannot be there. The
+    /// member is told so once.
     pub(crate) fn denies(
         &mut self,
         ranges: &mut Ranges,
@@ -77,8 +76,8 @@ impl RollbackDetector {
         true
     }
 
-    /// Members that durably held what is held here of a register. If they hold nothing now they
-    /// have lost it.
+    /// Members that durably held this node's round of a register. One that lacks the register now
+    /// has lost it.
     fn witnessed(&self, ranges: &Ranges, cx: &Cx<'_>, key: &Key) -> Places {
         let shard = key.shard();
         let held_with = |(index, member): (usize, &Member)| {
@@ -104,7 +103,7 @@ impl RollbackDetector {
         }
     }
 
-    /// Adds to the own report for a member that says what it holds itself.
+    /// Adds denial and witnesses to this node's report for a member that names its own round.
     pub(crate) fn complete_report(
         &mut self,
         ranges: &mut Ranges,
@@ -124,7 +123,7 @@ impl RollbackDetector {
         }
     }
 
-    /// True if this node knows that the member cannot rightly hold what it reports.
+    /// True if this node knows that the member cannot rightly hold the round that it reports.
     pub(crate) fn disputes(
         &mut self,
         ranges: &mut Ranges,

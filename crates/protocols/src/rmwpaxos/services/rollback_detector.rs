@@ -1,19 +1,19 @@
-//! A member holds less than it durably held: its medium has gone back, and nobody else can tell
-//! [spec 9.7].
+//! Detects a medium that has gone back: its member holds less than it durably held [spec 9.7]. Only
+//! other members can notice that.
 //!
-//! An acceptor's round never falls, and what it does not hold any more is forbidden by a floor. So
-//! a comparison that finds a member below what it held before, or with what it had removed, and
-//! that has forgotten nothing of the shard since, has found a whole but older record (or a fault of
-//! ours). It may have answered for that older record meanwhile, which is beyond help. From now on
-//! it must not: what else it accepted or promised after that record is unknown, and so it is of its
-//! neighbours. So the shard counts as lost with all that is stored of it, the loss is raised, and a
-//! majority of others gives it back.
+//! An acceptor's round never falls, and a floor forbids the registers that it removed. A comparison
+//! may find a member below its earlier round, or with a register that it had removed. Unless the
+//! member has forgotten part of the shard since, its record is whole but older, or this code has a
+//! fault. It may have answered from that record already, which cannot be undone. It must not do so
+//! again, because its later accepts and promises are unknown, and so are those of neighbouring
+//! keys. So the shard counts as lost with all its stored registers, the loss is raised, and a
+//! majority of others restores it.
 //!
-//! That it held more is true even if the medium of whoever says so has gone back too: that node
-//! holds less than it did itself. That it had removed something is not: whoever says so may have
-//! lost the register on its own medium. So a majority of others must say that.
+//! *You held more* is true even if the sender's own medium has gone back: the sender then holds
+//! less than it did itself. *You had removed it* may be false, because the sender's medium may have
+//! lost the register. So a majority of others must say that.
 //!
-//! Other differences may as well be an accept that never arrived, and is repaired in silence.
+//! Any other difference may be a missed accept, and is repaired silently.
 
 use std::collections::BTreeMap;
 
@@ -65,16 +65,16 @@ struct Telling {
 /// The past of a member: the round that it held of a register.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Past {
-    /// [`Round::NONE`]: nothing.
+    /// [`Round::NONE`]: the register was absent.
     pub(crate) round: Round,
-    /// Where it held nothing: that was so for every round up to this one's ballot.
+    /// With an absent register: it was absent for every round up to this ballot.
     pub(crate) floor: Ballot,
     /// Its loss by then.
     pub(crate) loss: Loss,
 }
 
 impl Past {
-    /// An acceptor that held this, and has lost nothing since, cannot hold that.
+    /// True if an acceptor with this past, and no loss since, cannot hold `held`.
     pub(crate) fn forbids(&self, held: Round, floor: Ballot) -> bool {
         if self.round.is_none() {
             return !held.is_none() && held.ballot() <= self.floor;
@@ -90,15 +90,16 @@ impl RollbackDetector {
         self.older.get()
     }
 
-    /// True if this member may be told that it held more of a shard. Two that disbelieve themselves
-    /// wait for each other, for ever: so whoever is second is repaired in silence.
+    /// True if this member may be told that it held more of a shard. Two members that recover the
+    /// same shard would wait for each other for ever. So only one is told, and a second is repaired
+    /// silently.
     pub(crate) fn may_tell(&self, cx: &Cx<'_>, shard: Shard, member: usize) -> bool {
         let told = self.told.get(&shard);
         told.is_none_or(|told| told.member == member || told.until <= cx.now)
             || mutation::is(Mutation::AllAreTold)
     }
 
-    /// Nobody was told of this shard lately.
+    /// True if no member was told of this shard lately.
     pub(crate) fn is_to_be_told(&self, cx: &Cx<'_>, shard: Shard) -> bool {
         self.told.get(&shard).is_none_or(|told| told.until <= cx.now)
     }
@@ -117,8 +118,8 @@ impl RollbackDetector {
         cx.fx.send_now(node, Message::Older { key, round, floor, loss });
     }
 
-    /// Who answers a question that was asked after it was told was told in vain: a shard that is
-    /// recovered is silent.
+    /// Ends the limit for a member that was told in vain. It answers a question that was asked
+    /// after it was told, and a shard in recovery does not answer.
     pub(crate) fn note_answer(&mut self, shard: Shard, member: usize, question: u64) {
         let told = self.told.get(&shard);
         if told.is_some_and(|told| told.member == member && question > told.asked) {
@@ -149,8 +150,8 @@ impl RollbackDetector {
         cx.fx.send_now(node, Message::OlderFloor { shard, floor, loss });
     }
 
-    /// A member holds a round of what is not held here: true if it had removed it too, and has been
-    /// told so.
+    /// Tells a member that holds a round of a register that is absent here, if it had removed it,
+    /// too. True if it was told.
     pub(crate) fn tell_removed(
         &mut self,
         ranges: &mut Ranges,
@@ -163,8 +164,8 @@ impl RollbackDetector {
         let Some((loss, floor)) = removed.filter(|_| self.may_tell(cx, key.shard(), member)) else {
             return false;
         };
-        // What it has lost since it has recovered from others, the floor too: above theirs it may
-        // accept again.
+        // After a loss it recovered its floor from the others. Above theirs it may have accepted
+        // again.
         let has_lost = cx.replicas.member(node).is_some_and(|member| member.loss > loss);
         let own = cx.metas.get(key.shard()).floor_ballot;
         let floor = if has_lost { floor.min(own) } else { floor };
@@ -207,8 +208,8 @@ impl RollbackDetector {
         }
     }
 
-    /// Another member remembers what this one held. That counts for nothing where something of the
-    /// shard was forgotten since.
+    /// Another member remembers this one's earlier state. That does not count if part of the shard
+    /// was forgotten since.
     pub(crate) fn on_older(
         &mut self,
         core: &mut Core,
@@ -241,8 +242,8 @@ impl RollbackDetector {
 }
 
 impl RollbackDetector {
-    /// That something was removed a majority of others must say. They are asked for what they know:
-    /// who has removed the register too says so when it is delivered.
+    /// A removal must be confirmed by a majority of others. The others get a late accept of the
+    /// register: each that has removed it, too, replies so.
     fn is_agreed(
         &mut self,
         cx: &mut Cx<'_>,

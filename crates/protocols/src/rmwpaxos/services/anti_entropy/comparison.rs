@@ -449,8 +449,8 @@ impl AntiEntropy {
         }
     }
 
-    /// A member holds `lower` and this one more, it seems: delivers its state, or proposes it anew
-    /// where that did not help, for the member has promised more than the round is worth.
+    /// Delivers the state to a member that seems to hold the older round `lower`. If a delivery did
+    /// not help, proposes it anew, because the member has promised a higher ballot.
     pub(crate) fn deliver_late(
         &mut self,
         parts: &mut Parts<'_>,

@@ -94,7 +94,7 @@ impl Patrol {
         }
     }
 
-    /// These members hold what this node holds of the shard.
+    /// Notes members that were found equal in this shard.
     pub(crate) fn found_equal(&mut self, cx: &mut Cx<'_>, shard: Shard, members: Places) {
         let missing = &mut self.missing[usize::from(shard.0)];
         if *missing == 0 {

@@ -1,10 +1,10 @@
-//! What an owner owes for a proposal that is chosen though not everybody has acknowledged it [spec
-//! 9.3, 9.7]: the accept, once more, to those who may have missed it, and to the others a hint that
-//! what they hold is chosen.
+//! Pending repairs: chosen proposals of an owner that not all members have acknowledged [spec 9.3,
+//! 9.7]. Members that may have missed the accept get it again. The others get a hint that their
+//! round is chosen.
 //!
-//! Only then do readers see replicas disagree: where all have acknowledged, or the key is written
-//! again first, nothing is kept and nothing sent. Memory is bounded and lossy: what is pushed out
-//! of it is found by comparing ranges ([`crate::rmwpaxos::services::anti_entropy::ranges`]).
+//! Without them readers would see replicas disagree. So no repair is kept if all members
+//! acknowledge or the key is written again first. Memory is bounded and lossy: anti-entropy finds a
+//! repair that was evicted ([`crate::rmwpaxos::services::anti_entropy::ranges`]).
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ const SLOTS: usize = 2048;
 const REMIND_AFTER: Nanos = Nanos::from_millis(100);
 /// A member that was away is reminded so soon after its connection stands.
 const REMIND_BACK_AFTER: Nanos = Nanos::from_millis(5);
-/// Reminders of one it; who does not answer them is left to the comparison of ranges.
+/// Reminders of one repair. A member that answers none of them is left to anti-entropy.
 const REMINDERS_MAX: u32 = 5;
 /// Debts that are reminded of at a time, and bytes of states.
 const REMINDED_MAX: usize = 256;
@@ -44,7 +44,7 @@ pub(crate) struct PendingRepairs {
     hints: u64,
 }
 
-/// What is owed, in the order of its places.
+/// The repairs in slot order.
 impl fmt::Debug for PendingRepairs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.slots.iter().flatten()).finish()?;
@@ -57,14 +57,14 @@ struct Pending {
     key: Key,
     /// Chosen, and the last proposal of its ballot.
     round: Round,
-    /// Who has not acknowledged it.
+    /// Members that have not acknowledged it.
     missing: Places,
     due: Nanos,
     reminders: u32,
 }
 
 impl PendingRepairs {
-    /// Nobody who could be reminded waits for it.
+    /// True if no steady member has a pending repair.
     pub(crate) fn is_quiet(&self) -> bool {
         self.armed.is_none()
     }
@@ -122,20 +122,20 @@ impl PendingRepairs {
     }
 }
 
-/// Members that are up and may be asked, this node left out: what is not urgent would wait in front
-/// of a slow one's link.
+/// Other members that are up and not slow. Repairs are not urgent, and would delay other messages
+/// on a slow link.
 pub(crate) fn others_in_reach(replicas: Replicas<'_>) -> Places {
     replicas.other_places(Member::is_in_reach)
 }
 
-/// Those of them who soon hear what they are told.
+/// Other members that receive messages without delay.
 fn others_steady(replicas: Replicas<'_>) -> Places {
     replicas.other_places(Member::is_steady)
 }
 
 impl PendingRepairs {
-    /// The last proposal of an owner that has nothing more to propose; these replicas have not
-    /// acknowledged it.
+    /// Keeps a repair for the last proposal of an owner without further proposals. The `missing`
+    /// replicas have not acknowledged it.
     pub(crate) fn on_missed(
         &mut self,
         cx: &mut Cx<'_>,
@@ -149,7 +149,7 @@ impl PendingRepairs {
         }
     }
 
-    /// A member is back, or steady again: what it may have missed is sent soon.
+    /// A member is back, or steady again: its repairs are due soon.
     pub(crate) fn on_returned(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         if self.len == 0 {
             return;
@@ -199,7 +199,7 @@ impl PendingRepairs {
         }
     }
 
-    /// The register is resident: sends what is owed, if that is still the last word.
+    /// The register is resident: sends the repair if its round is still the last.
     pub(crate) fn on_due(&mut self, core: &mut Core, cx: &mut Cx<'_>, key: &Key) {
         if self.sent_len >= REMINDED_LEN_MAX {
             return;

@@ -1,14 +1,14 @@
-//! Which shards are compared with whom, and when [spec 9.7]: so that replicas become equal though
-//! nobody reads.
+//! Range digests [spec 9.7]: the schedule of comparisons, which make replicas equal even if no
+//! client reads.
 //!
-//! A shard is compared with a member after something was accepted here or the member was away, once
-//! the shard has been quiet for a while; with equal shards nothing is said any more. One walk at a
-//! time goes through the registers of one shard in hash order, a few at a time, with all members in
-//! question together ([`crate::rmwpaxos::services::anti_entropy::comparison`]). On its way it finds
-//! the tombstones that nobody collects.
+//! A shard is compared with a member after an accept here or an absence of that member, once the
+//! shard is quiet. Equal shards cause no further messages. One walk at a time goes through the
+//! registers of one shard in hash order, a few per step. It asks all members in question together
+//! ([`crate::rmwpaxos::services::anti_entropy::comparison`]). On its way it finds tombstones
+//! without a collector.
 //!
-//! All of it is a hint. What it leads to is a late accept, which the acceptor may refuse, or a
-//! proposal like any other.
+//! All of it is a hint. It causes a late accept, which the acceptor may refuse, or an ordinary
+//! proposal.
 
 use std::fmt;
 
@@ -32,52 +32,50 @@ pub(crate) const COMPARE: TimerId = TimerId(6);
 const QUIET: Nanos = Nanos::from_secs(2);
 /// A shard that is never quiet is compared all the same.
 const BUSY_MAX: Nanos = Nanos::from_secs(60);
-/// Between two steps of a walk: what bounds its cost, above all that of the walk through everything
-/// after a start.
+/// Between two steps of a walk. It bounds the cost of walks, above all of the full one after a
+/// start.
 pub(crate) const PAUSE: Nanos = Nanos::from_millis(200);
 /// Pauses after a step that found as many registers as a step looks at.
 const FULL_STEP_PACES: u64 = 3;
 /// After a step that found a difference.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
-/// What each byte that is delivered late adds to that: usually, and to a member that is to be
+/// The extra pause per byte of a late delivery: to a steady member, and to one that is to be
 /// spared.
 const PAUSE_PER_BYTE: [Nanos; 2] = [Nanos(100), Nanos(1_000)];
-/// Nothing is delivered late where so long a pause is to follow already: the next walk finds it
-/// again.
+/// Late deliveries wait for the next walk if a longer pause is due already.
 const PAUSE_OWED_MAX: Nanos = Nanos::from_secs(1);
 /// However long one state is.
 const PAUSE_LONG: Nanos = Nanos::from_secs(10);
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
-/// Who takes in neither late accepts nor proposals has no room, say: every proposal is one that the
-/// others store. The pause doubles each time, up to an hour.
+/// A member that accepts neither late accepts nor proposals may have a full disk. Each further
+/// proposal costs the others a write, so the pause doubles each time, up to an hour.
 const INSIST_AGAIN_AFTER: Nanos = Nanos::from_secs(8);
 const INSISTED_MAX: u8 = 9;
-/// Walks that find the same shard different, nothing having been written between, before the late
-/// accept that did not help gives way to a proposal.
+/// Walks over an unwritten shard that find it different before a proposal replaces the late accept.
 const LATE_ACCEPTS_MAX: u8 = 1;
 /// Walks in a row that soon follow each other; later ones wait ever longer.
 const SOON_MAX: u8 = 3;
 
-/// What is not known to be equal.
+/// The doubts about one shard.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Unsure {
     /// Members to compare with; this node's own bit: to be searched for tombstones.
     with: Places,
-    /// Of those that walk this shard from their side: everything was equal so far, and nothing was
-    /// accepted since.
+    /// Members that walk this shard from their side, with no difference so far and no accept here
+    /// since.
     agreeing: Places,
-    /// Members that, when they were last asked, durably held what this node holds; nothing was
-    /// accepted here since.
+    /// Members that durably held the same as this node when they were last asked, with no accept
+    /// here since.
     held_by: Places,
-    /// Members of those that were told that they held more than they said since, and nothing was
-    /// accepted here since.
+    /// Those of them that were told since that they held more than they reported, with no accept
+    /// here since.
     told: Places,
-    /// Members that were found equal so, and nothing was removed here since.
+    /// Members that were found equal, with no removal here since.
     equal_once: Places,
-    /// What each of those had lost by then, at most.
+    /// The amnesia count of each of those then, at most.
     held_with: [Loss; MEMBERS_MAX],
-    /// The floor under which each of those held nothing else.
+    /// The floor of each of those then. It covered all registers that the member lacked.
     held_floors: [Ballot; MEMBERS_MAX],
     since: Nanos,
     written_at: Nanos,
@@ -87,7 +85,7 @@ struct Unsure {
     try_at: Nanos,
     /// Walks in a row that left something to do.
     failures: u8,
-    /// Walks in a row that found a difference, nothing having been written between.
+    /// Walks in a row that found a difference, with no accept here between them.
     differed: u8,
     /// Walks that insisted and found a difference all the same, since the last that found none, and
     /// when the next may.
@@ -108,7 +106,7 @@ pub(crate) struct Ranges {
     armed: Option<Nanos>,
     /// The first event of the process.
     pub(crate) started: Option<Nanos>,
-    /// For so long what was delivered late, by this node and to it, has no step follow.
+    /// No step follows until then, because of late deliveries by this node and to it.
     pub(crate) resting_until: Nanos,
     /// The number of the newest question of a walk.
     pub(crate) last_question: u64,
@@ -153,8 +151,8 @@ impl Unsure {
 }
 
 impl Ranges {
-    /// Nothing is to be compared with anybody who is up. Before its first event a process knows
-    /// nothing of that.
+    /// True if no comparison with a member in reach is due. Before its first event a process does
+    /// not know.
     pub(crate) fn is_quiet(&self) -> bool {
         self.started.is_some() && self.walk.is_none() && self.armed.is_none()
     }
@@ -218,8 +216,8 @@ impl Ranges {
         let is_first = from_hash == shard.first_hash();
         let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
         let is_joined = is_first || self.answered[member].is_some_and(joins);
-        // A question from before a loss may have been answered late: it says nothing of what is
-        // held since.
+        // A question from before a loss may be answered late. It is no evidence of the member's
+        // present state.
         let is_joined = is_joined && (is_first || self.asked_with[member].0 == loss);
         self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));
         let lowest = if is_first { floor } else { floor.min(self.asked_with[member].1) };
@@ -241,15 +239,15 @@ impl Ranges {
         false
     }
 
-    /// If the member durably held what is held here of this shard, the loss with which it did:
-    /// unless it has lost some of the shard since, it cannot rightly hold less now.
+    /// The amnesia count at which the member durably held the same as this node in this shard.
+    /// Unless it has lost part of the shard since, it cannot rightly hold less now.
     pub(crate) fn was_held_with(&self, shard: Shard, member: usize) -> Option<Loss> {
         let unsure = &self.shards[usize::from(shard.0)];
         (unsure.held_by & 1 << member != 0).then_some(unsure.held_with[member])
     }
 
-    /// The same for what is not held here, and a round that the member holds now: with its floor,
-    /// which forbids it that round.
+    /// The same for a register that is absent here, if the member's floor then forbids the round
+    /// that it holds now. Also returns that floor.
     pub(crate) fn was_removed_with(
         &self,
         shard: Shard,
@@ -259,8 +257,7 @@ impl Ranges {
         self.had_floor(shard, member).filter(|&(_, floor)| round.ballot() <= floor)
     }
 
-    /// What is not held here now, a member did not hold either when it had this floor, and this
-    /// loss.
+    /// The amnesia count and floor of a member when it held no register that is absent here now.
     pub(crate) fn was_equal_under(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
         let unsure = &self.shards[usize::from(shard.0)];
         (unsure.equal_once & 1 << member != 0)
@@ -273,14 +270,14 @@ impl Ranges {
         Some((self.was_held_with(shard, member)?, floor))
     }
 
-    /// A member is told that it held more: what it holds now is not known any more.
+    /// Notes that a member was told that it held more. Its present state is unknown again.
     pub(crate) fn note_told(&mut self, shard: Shard, member: usize) {
         let unsure = self.of(shard);
         unsure.told |= unsure.held_by & 1 << member;
         unsure.held_by &= !(1 << member);
     }
 
-    /// The member was told that it durably held what is held here of this shard.
+    /// True if the member was told that it durably held the same as this node in this shard.
     pub(crate) fn was_told(&self, shard: Shard, member: usize) -> bool {
         self.shards[usize::from(shard.0)].told & 1 << member != 0
     }
@@ -309,7 +306,8 @@ impl Ranges {
         self.resting_until = until.min(now + PAUSE_LONG);
     }
 
-    /// What members hold of a shard that is forgotten here says nothing of what will be recovered.
+    /// The shard is forgotten here. Earlier comparisons are no evidence of the state that will be
+    /// recovered.
     pub(crate) fn doubt_holders(&mut self, shard: Shard) {
         let unsure = self.of(shard);
         (unsure.held_by, unsure.told, unsure.equal_once, unsure.agreeing) = (0, 0, 0, 0);
@@ -351,7 +349,7 @@ impl Ranges {
         self.arm(cx, cx.now + quiet);
     }
 
-    /// A member was away: what it missed is not known.
+    /// A member was away and may have missed accepts.
     pub(crate) fn doubt_member(&mut self, env: &Env, cx: &mut Cx<'_>, node: NodeId) {
         let shards: Vec<Shard> = replicated_shards(env, cx).collect();
         for shard in shards {
@@ -443,8 +441,8 @@ impl Ranges {
         None
     }
 
-    /// What was equal from beginning to end, nothing having been accepted meanwhile, needs no
-    /// further word.
+    /// Ends a walk. A shard that was equal throughout, with no accept since the walk began, is
+    /// settled.
     fn end_walk(&mut self, cx: &mut Cx<'_>) -> Option<Ended> {
         let walk = self.walk.take()?;
         cx.about(walk.shard);
@@ -488,7 +486,7 @@ impl Ranges {
 pub(super) struct Ended {
     pub(super) shard: Shard,
     pub(super) differs: bool,
-    /// Members that hold what this node holds.
+    /// Members that hold the same as this node.
     pub(super) equal: Places,
     /// The highest floor of a member that holds exactly the same.
     pub(super) floor: Ballot,
@@ -503,7 +501,7 @@ pub(crate) fn replicated_shards<'a>(
     (0..=u8::MAX).map(Shard).filter(is_ours)
 }
 
-/// The databases of a node walk on their own but in step: what one wake-up does for all costs less.
+/// The databases of a node walk independently but in step, since a shared wake-up costs less.
 fn next_pace(now: Nanos) -> Nanos {
     Nanos((now.0 / PAUSE.0 + 1) * PAUSE.0)
 }

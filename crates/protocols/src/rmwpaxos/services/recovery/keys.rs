@@ -1,8 +1,9 @@
-//! Recovery of lost memory [spec 8]: a register that was forgotten takes part in nothing until a
-//! majority of others has told what it may have promised and accepted.
+//! Recovery of lost memory [spec 8]: a forgotten register takes no part until a majority of others
+//! has reported its possible promises and accepts.
 //!
-//! One register is recovered when it is touched; a whole shard by listing what the others hold. The
-//! question itself tells the others of the loss, which voids what this node acknowledged before.
+//! One register is recovered when it is touched. A whole shard is recovered by listing the others'
+//! registers. The question itself tells the others of the loss, which voids earlier
+//! acknowledgements of this node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,8 +32,8 @@ use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 pub(crate) const RETRY: TimerId = TimerId(4);
 
 const RETRY_EVERY: Nanos = Nanos::from_millis(20);
-/// Who has not answered is asked again after twice as long each time, up to this. Links are
-/// reliable while they stand, and an answer may be long.
+/// Members that have not answered are asked again, each time after twice as long, up to this. Links
+/// are reliable while they stand, and an answer may be long.
 const PATIENCE_MAX: Nanos = Nanos::from_secs(10);
 /// Registers under recovery at a time; those beyond are begun when they are touched again.
 const KEYS_MAX: usize = 16_384;
@@ -62,7 +63,7 @@ pub(super) struct KeyRecovery {
     is_in_vain: bool,
     retry_at: Nanos,
     retries: u32,
-    /// Proposals of ours that decided nothing.
+    /// Proposals of this node that decided no round.
     proposals: u32,
 }
 
@@ -99,7 +100,7 @@ impl Takes {
 }
 
 impl KeyRecovery {
-    /// Nothing that was answered so far counts.
+    /// Discards all answers so far.
     fn begin_anew(&mut self, id: u64) {
         self.id = id;
         self.slow = None;
@@ -180,8 +181,8 @@ impl Recovery {
         }
     }
 
-    /// Tells a node that lost its memory what this one holds; says nothing of what it has forgotten
-    /// itself.
+    /// Reports a register to a node that lost its memory. Does not answer for a register that is
+    /// forgotten here, too.
     pub(crate) fn on_recover(
         &mut self,
         core: &mut Core,
@@ -253,9 +254,9 @@ impl Recovery {
         }
     }
 
-    /// Nobody accepted anything: whatever was promised here lies at or below what the others
-    /// promised. Their floors become ours, for what they removed was removed here too, and our
-    /// reports must show it. [spec 11, S22b]
+    /// No member of a majority has accepted a round. So each promise that this node gave is at or
+    /// below one that the others reported. Their floors become this node's: a register that was
+    /// removed there was removed here, too, and reports must show it. [spec 11, S22b]
     fn recover_absent(
         &mut self,
         (core, ranges): (&mut Core, &mut Ranges),
@@ -266,8 +267,9 @@ impl Recovery {
         if core.raise_floors(cx, key.shard(), (floors.ballot, floors.version)) {
             ranges.on_raised(cx, key.shard());
         }
-        // Strictly above what was reported: it may be a floor, and a floor refuses its own ballot
-        // too, late proposals before a removed tombstone among them. A ceiling is nobody's ballot.
+        // Strictly above the reported promise, which may be a floor. A floor refuses its own
+        // ballot, too, such as late proposals before a removed tombstone. No node mints a ceiling's
+        // ballot.
         let promised = promised.max(cx.metas.get(key.shard()).floor_ballot);
         let promised = Ballot::ceiling(promised.epoch(), promised.number());
         self.end((core, ranges), cx, key, Register::promise_only(promised));
@@ -295,8 +297,8 @@ impl Recovery {
         self.on_key_recovered(core, ranges, cx, key);
     }
 
-    /// The shard's recovery has ended before the register's: since then it takes part, and what it
-    /// promised and accepted must not be overwritten.
+    /// Drops a register's recovery if its shard was recovered first. The register has taken part
+    /// since, so its promises and accepts must not be overwritten.
     fn drop_overtaken(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
         if matches!(cx.cells.get(key), Cell::Lost) {
             return false;
@@ -417,7 +419,7 @@ impl Recovery {
         if self.keys.is_empty() || self.slow_of(key, tried.ballot()).is_none() {
             return false;
         }
-        // The retry asks anew: whoever was in the way has decided by then, most likely.
+        // The retry starts anew. By then the competing proposer has most likely decided.
         let soon = cx.now + core.round_trip().resend_after(1);
         if let Some(recovery) = self.keys.get_mut(key) {
             recovery.retry_at = recovery.retry_at.min(soon);
@@ -425,8 +427,8 @@ impl Recovery {
         true
     }
 
-    /// Nothing was decided for a while. Answers may be on their way: those who have not answered
-    /// are asked the same again.
+    /// Asks again after a while without a decision. Answers may be in flight, so members without an
+    /// answer get the same question.
     fn retry(&mut self, core: &mut Core, cx: &mut Cx<'_>, key: &Key) {
         cx.about(key.shard());
         if self.drop_overtaken(cx, key) {
@@ -458,8 +460,8 @@ impl Recovery {
         ask_others(cx, key, id);
     }
 
-    /// Registers of the shard take part from now on, or may have since they were asked for: answers
-    /// from before say nothing of what they promise and accept, and may forget once more.
+    /// Registers of the shard take part from now on, or may have since they were asked for. Earlier
+    /// answers do not cover their later promises and accepts.
     pub(super) fn void_answers(&mut self, core: &mut Core, now: Nanos, shard: Shard) {
         let patience = self.asked_again_after(core, 0);
         let of_shard = self.keys.iter_mut().filter(|(key, _)| key.shard() == shard);
@@ -469,14 +471,14 @@ impl Recovery {
         }
     }
 
-    /// When those who have not answered are asked again: not while the answer is likely to be under
-    /// way.
+    /// The time of the next question to members without an answer. It leaves time for an answer in
+    /// flight.
     fn asked_again_after(&self, core: &Core, retries: u32) -> Nanos {
         let first = core.round_trip().resend_after(0).max(Nanos(self.takes.0.0 * 2));
         Nanos(first.0 << retries.min(8)).min(PATIENCE_MAX)
     }
 
-    /// What a node was asked is lost with its connection.
+    /// Repeats questions that were lost with a node's connection.
     pub(crate) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         let replicas_of = cx.by_shard();
         let is_missing = |key: &Key, it: &KeyRecovery| {

@@ -1,5 +1,4 @@
-//! Recovery of a whole shard: lists what the others hold of it, in steps, and recovers each
-//! register that is listed.
+//! Recovery of a whole shard: lists the others' registers in steps, and recovers each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,15 +21,14 @@ use crate::rmwpaxos::services::listing::Listings;
 
 const SHARDS_AT_ONCE: usize = 8;
 const LISTING_STEP: u32 = 512;
-/// Bytes of states that may be on their way here from each of the others: an eighth of what a link
-/// may hold.
+/// Bytes of states in flight from each other member: an eighth of a link's capacity.
 const ASKED_LEN_MAX: usize = 8 << 20;
 /// Registers that may be asked for, however short they are.
 const ASKED_MAX: usize = SHARDS_AT_ONCE * LISTING_STEP as usize;
 
 impl Recovery {
-    /// A shard was found forgotten: list what the others hold of it. From the start where a
-    /// recovery is under way: registers that it found whole may be among what is forgotten now.
+    /// Starts the recovery of a forgotten shard by listing the others' registers. Restarts one in
+    /// progress, because registers that it found whole may be forgotten now.
     pub(crate) fn on_forgotten(&mut self, core: &mut Core, cx: &mut Cx<'_>, shard: Shard) {
         if !cx.replicas.set.has_me() {
             return core.end_loss_outside(cx, shard);
@@ -111,8 +109,8 @@ impl Recovery {
         self.go_on_with_shard(core, ranges, cx, shard);
     }
 
-    /// True when the scan was for a recovery: what is held here and by none of the others is
-    /// recovered, too, or what was removed would come back.
+    /// True if the scan was for a recovery. Registers that only this node holds are recovered, too.
+    /// Otherwise removed ones would come back.
     pub(crate) fn on_scanned(
         &mut self,
         core: &mut Core,
@@ -159,7 +157,7 @@ impl Recovery {
         }
     }
 
-    /// Lists on, or ends, where nothing that was listed is left.
+    /// Lists the next range once all listed registers are recovered, or ends the shard.
     fn go_on_with_shard(
         &mut self,
         core: &mut Core,
@@ -259,8 +257,8 @@ impl Recovery {
         self.pass_by_what_stands_still(core, ranges, cx);
     }
 
-    /// What nobody answers though a majority is there may be lost for good: the shard goes on with
-    /// the rest.
+    /// Passes over registers without an answer although a majority is up. They may be lost for
+    /// good; the shard continues with the rest.
     fn pass_by_what_stands_still(&mut self, core: &mut Core, ranges: &mut Ranges, cx: &mut Cx<'_>) {
         let is_enough_up = |shard: Shard| majority_is_up(cx.replicas_of(shard));
         for (&shard, recovery) in &mut self.shards {
