@@ -1,6 +1,6 @@
-//! What a node is started with, once flags, environment and file have been merged.
+//! The configuration of a node, merged from flags, environment and file.
 //!
-//! Reading those is the binary's work; this is what they mean.
+//! The binary reads those sources. This module defines the meaning of each value.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -37,11 +37,11 @@ pub struct NodeConfig {
     /// Where clients connect. Port 0 takes any free one.
     pub listen: String,
     pub announced: Announced,
-    /// Where other nodes connect. Must be what the others have in their list.
+    /// The address that other nodes connect to. Must equal this node's entry in their lists.
     pub peer_listen: String,
     /// The first members, this node included; empty where the data directory already knows them.
     pub members: Vec<MemberAddress>,
-    /// Shared by the nodes of a cluster; `None` proves nothing and suits loopback only.
+    /// Shared by the nodes of a cluster. `None` authenticates no peer and suits loopback only.
     pub secret: Option<Vec<u8>>,
     pub data_dir: PathBuf,
     /// Databases that are served, each with its protocol and durability.
@@ -52,10 +52,11 @@ pub struct NodeConfig {
     pub request_timeout: Millis,
     /// Bytes of one key's value that this node allows; the smallest of all members' counts.
     pub max_value_size: usize,
-    /// How long this node lets a command under `ONCE` be remembered; the shortest of all members' counts.
+    /// How long this node lets a command under `ONCE` be remembered; the shortest of all members'
+    /// counts.
     pub once_window: Millis,
-    /// Bytes of memory for registers, over all workers, and for what a medium holds of them until it has brought them to
-    /// their places; the rest are read from the store when touched.
+    /// Memory in bytes for registers of all workers, and for the unwritten data that a medium
+    /// buffers. Other registers are read from the store on access.
     pub cells_memory: usize,
     /// The shape of a disk store.
     pub disk: DiskConfig,
@@ -63,18 +64,19 @@ pub struct NodeConfig {
     pub clients_max: usize,
     /// Client connections for which there are file descriptors: those beyond wait.
     pub clients_accepted: usize,
-    /// How what is stored is verified in the background.
+    /// Background verification of stored data.
     pub scrub: ScrubConfig,
     /// The feature levels that this node supports: those of its version, except in tests.
     pub supported: Supported,
 }
 
-/// What this node tells the others and clients of itself.
+/// Facts that this node announces to the others and to clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announced {
     /// Version of the program.
     pub version: String,
-    /// `HOST:PORT` that clients are told to connect to; `None` for the address that the node listens at.
+    /// `HOST:PORT` that clients are told to connect to; `None` for the address that the node
+    /// listens at.
     pub advertise: Option<String>,
     /// `HOST:PORT` of the admin pages; `None` without any.
     pub admin: Option<String>,
@@ -106,13 +108,13 @@ pub struct MemberAddress {
     pub peer: String,
 }
 
-/// A configuration that cannot work. One line that says what to change.
+/// A configuration that cannot work. One line that names the value to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadConfig(pub String);
 
 impl NodeConfig {
-    /// Checks what can be checked without touching anything.
+    /// Checks the values against each other, without touching files or sockets.
     ///
     /// # Errors
     /// [`BadConfig`] names the field to change.

@@ -1,4 +1,5 @@
-//! Several nodes in one process, linked by socket pairs instead of the network: the embedded default, and tests.
+//! Several nodes in one process, linked by socket pairs instead of the network: the embedded
+//! default, and tests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

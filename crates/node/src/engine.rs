@@ -1,7 +1,8 @@
-//! One protocol instance with its registers: what a worker runs per database.
+//! One protocol instance with its registers. A worker runs one per database.
 //!
-//! [`Engine`] is the worker's view, one dynamic call per event; [`EngineOf`] is everything behind it, generic over the
-//! protocol. Residency lives in [`crate::worker::residency`], gated effects in [`crate::worker::release`].
+//! [`Engine`] is the worker's view, one dynamic call per event. [`EngineOf`] is the implementation,
+//! generic over the protocol. [`crate::worker::residency`] loads registers.
+//! [`crate::worker::release`] applies effects once they are durable.
 
 use std::collections::VecDeque;
 
@@ -29,21 +30,21 @@ use crate::worker::shared::Shared;
 /// Events that may wait for storage in one engine; more are refused.
 pub(crate) const PARKED_MAX: usize = 1 << 17;
 
-/// Bytes of peers' messages that may wait for storage in one engine; then those that bring states are not taken in. They are
-/// as messages that were lost.
+/// Bytes of peers' messages that may wait for storage in one engine; then those that bring states
+/// are not taken in. They are as messages that were lost.
 const PARKED_LEN_MAX: usize = 64 << 20;
 
 /// Bytes of memory that a resident register takes besides its record.
 pub const CELL_LEN: usize = types::limits::REGISTER_MEMORY;
 
-/// Bytes that a record counts for which is never encoded while it is resident: those of a small value. Where it goes is
-/// memory too.
+/// Bytes that a record counts for which is never encoded while it is resident: those of a small
+/// value. Where it goes is memory too.
 pub(crate) const UNENCODED_LEN: usize = 72;
 
 /// Absent cells looked at in one turn: more than one turn makes, or many would pile up.
 const ABSENT_LOOKS_MAX: usize = 1 << 12;
 
-/// What happens to an engine as a whole.
+/// Events that concern an engine as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Signal {
     PeerUp(NodeId),
@@ -76,22 +77,25 @@ pub(crate) trait Engine: Send {
         records: Vec<(Key, Bytes)>,
         next_hash: Option<u64>,
     );
-    /// Storage found records of a shard forgotten. The engine's protocol is told once the loss is raised.
+    /// Storage found records of a shard forgotten. The engine's protocol is told once the loss is
+    /// raised.
     fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard);
     fn on_loss_raised(&mut self, shared: &mut Shared);
-    /// The loss has been raised. Messages that wait for storage were made under the one before and would leave under the
-    /// new one: they are lost, as any message may be.
+    /// Drops messages that wait for storage, after the loss was raised. They were made under the
+    /// old loss and would carry the new one. The network may lose messages, so protocols tolerate
+    /// it.
     fn drop_gated(&mut self);
-    /// Finds what storage knows as forgotten when the process starts.
+    /// Finds the shards that storage knows as forgotten when the process starts.
     fn on_start(&mut self, shared: &mut Shared);
 
-    /// Lets the protocol combine what the turn's events left, then delivers what the engine sent to itself.
+    /// Lets the protocol combine the effects of the turn's events, then delivers the engine's
+    /// messages to itself.
     fn run(&mut self, shared: &mut Shared);
     /// True when [`Engine::run`] has something to do.
     fn has_work(&self) -> bool;
     fn has_dirty(&self) -> bool;
-    /// True when it has nothing to do, and waits for nothing that its worker would not tell it by name, with so many cells
-    /// that only say that there is no register.
+    /// True when the engine has no work and waits only for events that wake it. At most
+    /// `absent_kept` of its cached entries may be absent registers.
     fn may_rest(&self, absent_kept: usize) -> bool;
     fn set_open_ticket(&mut self, ticket: Ticket);
     /// Puts every changed register and shard field into the store's open batch, each once.
@@ -103,7 +107,7 @@ pub(crate) trait Engine: Send {
     fn memory(&self) -> usize;
     /// Storage is memory too, and a register takes less of it there.
     fn packs(&self) -> bool;
-    /// Registers that somebody at work keeps in memory.
+    /// Registers that the protocol needs in memory.
     fn pinned(&self) -> usize;
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize;
     /// Drops cells that only say that there is no register, until about `kept` are left.
@@ -171,7 +175,7 @@ impl<P: Protocol> Parked for Work<P> {
     }
 }
 
-/// What the frame says decided the worker; what the message says decides what must be resident.
+/// The frame's shard chose the worker. The message names the register or shard to load.
 fn decode<P: Protocol>(raw: &RawMessage<'_>) -> Result<P::Message, Malformed> {
     let message = P::Message::from_bytes(raw.bytes)?;
     let named = match message.touches() {
@@ -186,7 +190,7 @@ pub(crate) fn shard_of(hash: u64) -> Shard {
     Shard((hash >> 56) as u8)
 }
 
-/// What an engine is built from.
+/// Parts that an engine is built from.
 pub(crate) struct EngineParts {
     pub(crate) index: usize,
     pub(crate) database: Database,
@@ -196,7 +200,7 @@ pub(crate) struct EngineParts {
     pub(crate) rng: base::Prng,
 }
 
-/// A protocol, its registers and what waits on its behalf.
+/// A protocol, its registers, and the events and effects that wait on its behalf.
 pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) index: usize,
     pub(crate) database: Database,
@@ -207,7 +211,7 @@ pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) fx: Effects<P::Message>,
     rng: base::Prng,
     pub(crate) outlives_process: bool,
-    /// What the engine sent to itself and may be delivered.
+    /// Messages and scans that the engine sent to itself.
     pub(crate) inner: VecDeque<Work<P>>,
     pub(crate) parking: Parking<Work<P>>,
     pub(crate) gates: Gates<Gated<P::Message>>,
@@ -225,7 +229,7 @@ pub(crate) struct EngineOf<P: Protocol> {
 
 impl<P: Protocol> EngineOf<P> {
     pub(crate) fn open(parts: EngineParts) -> Box<dyn Engine> {
-        // What lives no longer than the process is in memory, and asked for at once.
+        // Volatile records are in memory already, so an absent one needs no cached entry.
         let absence = if parts.outlives_process { Absence::Kept } else { Absence::Announced };
         let (worker, workers) = (parts.env.worker, parts.env.workers);
         let census = Census::new(worker, workers, !parts.outlives_process);
@@ -252,14 +256,14 @@ impl<P: Protocol> EngineOf<P> {
         })
     }
 
-    /// Runs one step of the protocol and carries out what it asked for.
+    /// Runs one step of the protocol and applies its effects.
     pub(crate) fn with_context(
         &mut self,
         shared: &mut Shared,
         shard: Option<Shard>,
         run: impl FnOnce(&mut P, &mut Context<'_, P>),
     ) {
-        // Countdowns that end with the process need nothing that outlives it.
+        // Volatile countdowns end with the process and need no saved clock.
         let (lasting, passing);
         let uptime: &dyn Uptime = if self.outlives_process {
             lasting = shared.uptimes.at(shared.now);
@@ -348,7 +352,7 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// What waits for reads takes so much memory that nobody may add a state to it.
+    /// True when load waiters hold so much memory that no message with a state may join them.
     fn parks_much(&self) -> bool {
         self.parking.bytes() > PARKED_LEN_MAX
     }
@@ -497,7 +501,8 @@ impl<P: Protocol> Engine for EngineOf<P> {
     ) {
         if self.is_hidden(shard_of(scan.from_hash)) {
             sometimes!("a listing is overtaken by amnesia");
-            // What storage found may lack what it forgot: asked again once the protocol may know.
+            // Storage may have answered without the forgotten records. Scan again after the loss is
+            // raised.
             self.admit(shared, Work::Scan(scan));
         } else {
             self.deliver_scan(shared, scan, records, next_hash);
@@ -552,7 +557,8 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn flush(&mut self, shared: &mut Shared) {
-        // Metas first: where a batch is not atomic, floors must be there before the removals they stand for.
+        // Metas first: where a batch is not atomic, floors must be there before the removals they
+        // stand for.
         self.write_metas(shared);
         self.write_cells(shared);
         self.date_clearing(shared);
@@ -593,7 +599,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn drop_absent(&mut self, shared: &mut Shared, kept: usize) -> usize {
-        // Storage does not call absent what it forgot, until it knows that it was recovered.
+        // Storage reports lost registers of a forgotten shard as lost until it knows the recovery.
         if !self.forgotten.is_empty() || !self.clearing.is_empty() {
             return 0;
         }

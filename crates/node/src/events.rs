@@ -1,4 +1,4 @@
-//! What an operator should know: each event is a log line, and the last of them are kept.
+//! Events for operators. Each is a log line, and the node keeps the latest.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -1,39 +1,40 @@
-//! How nodes become a cluster, and how one that lost its memory comes back.
+//! Forms a cluster, and readmits a node that lost its memory.
 //!
-//! Free of sockets, clocks and files. Every node tells every other its [`Status`] whenever a connection opens and
-//! whenever the status changes. A status counts only while the connection lives on which it arrived. A change is
-//! durable before it is told.
+//! Free of sockets, clocks and files. Each node sends its [`Status`] to each other node when a
+//! connection opens and when the status changes. A status is valid only while the connection that
+//! brought it is open. A change is durable before it is sent.
 //!
-//! **Forming.** The member with the lowest id proposes a random cluster once *all* members have said that they
-//! never belonged to one, and hold the same list and the same databases. The others note the proposal. Once all have,
-//! the proposer is formed, then each member that hears so. Only the proposer can form a cluster first: while it says
+//! **Forming.** The member with the lowest id proposes a random cluster once *all* members have
+//! reported that they never belonged to one. All must hold the same member list and the same
+//! databases. The others note the proposal. The proposer becomes formed once all have noted it, and
+//! each other member when it hears so. Only the proposer can form a cluster first: while it reports
 //! `Proposed`, no node is formed.
 //!
-//! **Correcting.** A node may be restarted with another list or other databases while surely no
-//! cluster has formed with it ([`Durable::is_surely_unformed`]). A member drops the proposal that
-//! it noted once the proposer has dropped it and no other member is formed. The proposer's word
-//! alone is not enough: it may have formed the cluster and lost its disk.
+//! **Correcting.** A node may restart with another list or other databases while surely no cluster
+//! has formed with it ([`Durable::is_surely_unformed`]). A member drops a noted proposal once the
+//! proposer has dropped it and no other member is formed. The proposer's report alone is not
+//! enough: it may have formed the cluster and lost its disk.
 //!
-//! **Rejoining.** A node that remembers no cluster and meets a formed one is a node that lost its memory. It takes an
-//! incarnation and a loss far above all that enough members know of it, waits until as many have durably noted them,
-//! forgets everything it has, and only then speaks. Enough is `n - majority + 1` of the others: any majority that
-//! once counted this node's word has one of them in it. The counters jump by [`JUMP`] because a former self may
-//! have raised its own a few times unheard. The node takes the list of the members, except for
-//! addresses at which it has reached them.
+//! **Rejoining.** A node that remembers no cluster and meets a formed one has lost its memory. It
+//! takes an incarnation and a loss far above all that enough members know of it. It waits until as
+//! many members have durably noted both. Then it forgets all its data, and only then sends
+//! messages. Enough is `n - majority + 1` of the others: any majority that once counted this node's
+//! vote includes one of them. The counters jump by [`JUMP`], because a former incarnation may have
+//! raised its own a few times unheard. The node takes the list of the members, except for addresses
+//! at which it has reached them.
 //!
-//! **Noting.** A peer's incarnation and loss are durable here before any of its words is believed. So a node that
-//! restarts still knows which of its peers' former words are void [Michael et al., DISC 2017].
+//! **Noting.** A peer's incarnation and loss are durable here before any of its messages counts. So
+//! a node that restarts still knows which former messages of its peers are void [Michael et al.,
+//! DISC 2017].
 //!
 //! **Feature levels.** A cluster forms at the lowest of its members' highest levels. A member
 //! pledges a higher one once all members have announced it on their present connections. From then
-//! on it refuses nodes that do not support it. The cluster runs at the level that all members
-//! have said to have pledged. Both are durable in both copies of the identity and never fall.
+//! on it refuses nodes that do not support it. The cluster runs at the level that all members have
+//! reported as pledged. Both are durable in both copies of the identity and never fall.
 //!
-//! **Settings.** A peer with other databases does not count at all. A peer's limits are durable here
-//! before links to its workers are made, so that a restarted node respects the limits of a member
-//! that is down. A raised limit counts once every connected member knows it.
-//!
-//! It does not change the members of a formed cluster.
+//! **Settings.** The node ignores a peer with other databases. A peer's limits are durable here
+//! before links to its workers are made. So a restarted node respects the limits of a member that
+//! is down. A raised limit applies once every connected member knows it.
 
 mod encoding;
 mod levels;
@@ -77,18 +78,17 @@ pub enum Standing {
     Uncertain,
     /// It belongs to this one, has lost its memory, and waits until enough members have noted that.
     Rejoining(Cluster),
-    /// It belongs to this one.
     Formed(Cluster),
 }
 
-/// What tells the lives of a node apart.
+/// Counters that distinguish the incarnations of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Counters {
     pub incarnation: Incarnation,
     pub loss: Loss,
 }
 
-/// What must survive a crash.
+/// State that must survive a crash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Durable {
     pub standing: Standing,
@@ -109,7 +109,8 @@ pub struct Durable {
 impl Durable {
     /// True while no cluster can have formed with this node in it.
     ///
-    /// An empty node never agreed to a proposal. A proposer forms the cluster before any other member does, and it has not.
+    /// An empty node never agreed to a proposal. A proposer forms the cluster before any other
+    /// member does, and it has not.
     #[must_use]
     pub fn is_surely_unformed(&self, me: NodeId) -> bool {
         match self.standing {
@@ -128,14 +129,14 @@ impl Durable {
     }
 }
 
-/// What a node tells the others of itself.
+/// The report that a node sends to the others about itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     pub standing: Standing,
     pub features: Features,
     pub members: Vec<MemberAddress>,
     pub known: BTreeMap<NodeId, Counters>,
-    /// Part of what the node held is forgotten and not recovered yet: it is no help to a quorum there.
+    /// Some shards are forgotten and not recovered yet. The node does not help a quorum there.
     pub is_recovering: bool,
     pub databases: Databases,
     /// The limits of each member as far as the node knows them, its own included.
@@ -145,9 +146,8 @@ pub struct Status {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// The process runs.
     Start,
-    /// A control connection stands, and this is who proved to be at the other end.
+    /// A control connection opened. `peer` is the authenticated node at the other end.
     Up {
         peer: NodeId,
     },
@@ -158,9 +158,8 @@ pub enum Input {
         peer: NodeId,
         status: Box<Status>,
     },
-    /// Everything in the stores is durably marked as forgotten.
     Forgotten,
-    /// Whether this node recovers what it forgot.
+    /// True while this node recovers forgotten shards.
     Recovering(bool),
 }
 
@@ -187,7 +186,6 @@ pub enum Effect {
         peer: NodeId,
         text: String,
     },
-    /// The node cannot go on.
     Fail(String),
 }
 
@@ -197,11 +195,11 @@ pub struct Formation {
     me: NodeId,
     supported: Supported,
     durable: Durable,
-    /// What this node would call a new cluster.
+    /// The cluster that this node would propose.
     fresh: Cluster,
     /// The noted proposal that was dropped last. A member may have become formed unheard meanwhile.
     dropped: Option<Cluster>,
-    /// Peers with a connection, and what they said on it.
+    /// Connected peers, and the latest status of each.
     heard: BTreeMap<NodeId, Option<Status>>,
     /// Peers whose last connection was refused for their features.
     clashes: BTreeMap<NodeId, Clash>,
@@ -237,7 +235,7 @@ impl Formation {
         &self.durable
     }
 
-    /// What [`Effect::Tell`] sends.
+    /// The status that [`Effect::Tell`] sends.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
@@ -277,7 +275,7 @@ impl Formation {
         self.durable.databases.difference("here", &status.databases, "there")
     }
 
-    /// Peers that said they recover what they forgot, and have not said otherwise since.
+    /// Peers whose latest status reports recovery of forgotten shards.
     #[must_use]
     pub fn recovering(&self) -> BTreeSet<NodeId> {
         let said = |status: &Option<Status>| status.as_ref().is_some_and(|one| one.is_recovering);
@@ -318,13 +316,13 @@ impl Formation {
         self.durable.known.get(&peer).copied().unwrap_or_default()
     }
 
-    /// Notes who is at the other end of a new connection, of any channel.
+    /// Notes the peer at the other end of a new connection, of any channel.
     ///
-    /// A node that names no cluster says nothing that counts as a member's word, and may have forgotten its
-    /// counters: they are neither noted nor compared.
+    /// A node that names no cluster is no member yet, and may have forgotten its counters: they are
+    /// neither noted nor compared.
     ///
     /// # Errors
-    /// [`Refusal`] when it is a former self of the peer, or its version does not fit.
+    /// [`Refusal`] when it is an earlier incarnation of the peer, or its version does not fit.
     pub fn note(&mut self, hello: &Hello, out: &mut Vec<Effect>) -> Result<(), Refusal> {
         if let Some(clash) = self.clash(hello.node, hello.features) {
             self.clashes.insert(hello.node, clash);
@@ -357,8 +355,8 @@ impl Formation {
         out.push(Effect::Reconnect);
     }
 
-    /// Before the start: what this member kept is gone, though its identity is not. It rejoins under a loss that was
-    /// raised for it; what is returned is to be made durable.
+    /// Marks the store of this member as lost before the start, though its identity is intact. It
+    /// rejoins under the raised `loss`. The caller makes the result durable.
     ///
     /// # Panics
     /// If it is not a member, or the loss did not grow.
@@ -451,7 +449,7 @@ impl Formation {
         }
     }
 
-    /// Takes every step that what was heard allows; there are at most a few in a row.
+    /// Takes every step that the received statuses allow, at most a few in a row.
     fn advance(&mut self, out: &mut Vec<Effect>) {
         loop {
             let before = self.durable.standing;
@@ -475,7 +473,7 @@ impl Formation {
                 _ if proposed.or(self.dropped) == Some(formed) => {
                     self.become_formed(formed, running, out);
                 }
-                // The proposer might still form what was promised to it, unless it says otherwise.
+                // The proposer might still form the promised cluster, unless it reports otherwise.
                 Some(mine) if !self.is_abandoned(mine) => {}
                 _ => self.rejoin(out),
             }
@@ -519,7 +517,8 @@ impl Formation {
         }
     }
 
-    /// Takes counters that no former self can have used, once enough members of the cluster are heard.
+    /// Takes counters that no former self can have used, once enough members of the cluster are
+    /// heard.
     fn rejoin(&mut self, out: &mut Vec<Effect>) {
         let Some((cluster, running)) = self.formed_cluster() else { return };
         let formed: Vec<&Status> = self
@@ -613,7 +612,7 @@ impl Formation {
         self.durable.members.iter().map(|member| member.node).filter(|&node| node != self.me)
     }
 
-    /// What a connected peer said last.
+    /// The latest standing that a connected peer reported.
     #[must_use]
     pub fn said(&self, node: NodeId) -> Option<Standing> {
         self.heard.get(&node)?.as_ref().map(|status| status.standing)
@@ -664,7 +663,8 @@ fn lowest(members: &[MemberAddress]) -> Option<NodeId> {
     members.iter().map(|member| member.node).min()
 }
 
-/// How many of the others must be heard so that every majority has one of them in it, this node left out.
+/// How many of the others must be heard so that every majority has one of them in it, this node
+/// left out.
 fn enough(members: usize) -> usize {
     let majority = members / 2 + 1;
     members - majority + 1

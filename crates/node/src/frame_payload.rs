@@ -1,8 +1,8 @@
-//! What one frame between two nodes carries: who speaks, what it knows of losses, and messages.
+//! The payload of one frame between two nodes: the sender, its crash vector, and messages.
 //!
 //! Little endian. A header `format u8, sender u16, incarnation u32, loss u32, epoch u32, count u8,
-//! count * (node u16, loss u32)`, then messages `database u8, shard u8, len u32, bytes` up to the end.
-//! Length, checksum and version of the whole are the transport's business. Decoding trusts nothing.
+//! count * (node u16, loss u32)`, then messages `database u8, shard u8, len u32, bytes` up to the
+//! end. The transport checks length, checksum and version of the whole. Decoding trusts no input.
 
 use types::limits::MEMBERS_MAX;
 use types::{Database, Epoch, Incarnation, Loss, Malformed, NodeId, Reader, Shard};
@@ -21,7 +21,7 @@ pub const fn header_len(others: usize) -> usize {
     FIXED_LEN + others * VECTOR_ENTRY_LEN
 }
 
-/// Who sent a frame and what the sender knew of losses, the crash vector [Michael et al., DISC 2017].
+/// The sender of a frame and its crash vector [Michael et al., DISC 2017].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
     pub sender: NodeId,
@@ -122,7 +122,8 @@ pub fn decode(frame: &[u8]) -> Result<(Header<'_>, &[u8], Messages<'_>), Malform
     Ok((header, &frame[..header_len(others)], Messages { rest: reader.rest() }))
 }
 
-/// The shard of a frame's first message, without a look at anything else; `None` where there is none.
+/// The shard of a frame's first message, without a look at anything else; `None` where there is
+/// none.
 #[must_use]
 pub fn first_shard(frame: &[u8]) -> Option<Shard> {
     let others = usize::from(*frame.get(FIXED_LEN - 1)?);

@@ -1,12 +1,12 @@
-//! How clients plug into a node without the node knowing their language.
+//! The interface between a node and the protocol of its clients.
 //!
-//! A [`Front`] makes a [`Session`] per client connection. Sessions are free of sockets, threads and clocks: bytes
-//! go in, bytes and requests come out. The shell owns the socket, routes each request to the worker that owns its
-//! shard, and hands the outcome back to the session that asked, on the thread the session lives on. The order of
-//! replies is the session's own business: outcomes come back in any order.
+//! A [`Front`] makes a [`Session`] per client connection. Sessions are free of sockets, threads and
+//! clocks: bytes go in, bytes and requests come out. The shell owns the socket and routes each
+//! request to the worker of its shard. It returns the outcome to the session, on the session's own
+//! thread. Outcomes arrive in any order; the session orders its replies.
 //!
-//! A session is called from one thread only, never concurrently. It must not block and must not panic on anything a
-//! client sent: a panic on a worker stops the node.
+//! One thread calls a session, never concurrently. A session must not block, and must not panic on
+//! input of a client: a panic on a worker stops the node.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,19 +23,22 @@ pub const OUTSTANDING_MAX: usize = 1024;
 /// Bytes of replies that may wait for a client before its session must stop taking input.
 pub const OUT_LEN_MAX: usize = 1 << 20;
 
-/// Bytes of input that a session may leave untaken because a request is incomplete. A client beyond it is
-/// disconnected: sessions refuse longer requests themselves, with a better word.
+/// Bytes of input that a session may leave untaken because a request is incomplete. A client beyond
+/// it is disconnected: sessions refuse longer requests themselves, with a better word.
 pub const INPUT_LEN_MAX: usize = 64 << 20;
 
-/// Bytes of a write that count as much as a short write does, where storage or peers cannot keep up.
+/// Bytes of a write that count as much as a short write does, where storage or peers cannot keep
+/// up.
 const WRITE_LEN: usize = 4096;
 
-/// Makes sessions. One per node, shared by all workers. Sessions of the same worker never run at the same time.
+/// Makes sessions. One per node, shared by all workers. Sessions of the same worker never run at
+/// the same time.
 pub trait Front: Send + Sync {
     /// A client has connected.
     fn accept(&self, client: &Client) -> Box<dyn Session>;
 
-    /// These limits count from now on. Called before the node serves anything, and whenever they change.
+    /// These limits count from now on. Called before the node serves anything, and whenever they
+    /// change.
     fn agree(&self, _limits: &Agreed) {}
 
     /// The answer to a client that is refused because the node has too many.
@@ -47,7 +50,7 @@ pub trait Front: Send + Sync {
     }
 }
 
-/// Who connected.
+/// A connected client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
     /// Unique while the process lives.
@@ -62,9 +65,10 @@ pub struct Client {
 pub trait Session: Send {
     /// Takes whole requests off the front of `input` and returns how many bytes it took.
     ///
-    /// What was not taken is shown again: with more behind it when more arrives, or as it is once
-    /// [`SessionContext::has_room`] is true again, and [`Session::is_full`] false, after it was otherwise, or a write
-    /// that it holds may begin. So a session takes all it can while there is room, and returns early when there is none.
+    /// The shell shows the rest again when more input arrives. It also shows it again once
+    /// [`SessionContext::has_room`] turns true, [`Session::is_full`] turns false, or a held write
+    /// may begin. So a session takes all it can while there is room, and returns early when there
+    /// is none.
     fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize;
 
     /// A request that this session made has ended. Each token comes back exactly once.
@@ -73,15 +77,17 @@ pub trait Session: Send {
     /// The session has just begun, or a moment asked for by [`SessionContext::wake_at`] has passed.
     fn on_timer(&mut self, _cx: &mut SessionContext<'_>) {}
 
-    /// True while it takes no more input for a reason of its own, such as replies that wait for an earlier one.
+    /// True while it takes no more input for a reason of its own, such as replies that wait for an
+    /// earlier one.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// True once nothing more will be said: the shell writes what is in `out` and closes the connection.
+    /// True once the session has sent its last reply. The shell writes `out` and closes the
+    /// connection.
     fn wants_close(&self) -> bool;
 
-    /// Told after what was to be written has been, as far as the client takes it.
+    /// Called after the shell wrote output, as far as the client accepts it.
     fn note_socket(&mut self, _socket: &Socket) {}
 
     /// True once the connection must end at once, with replies that are not written yet.
@@ -111,7 +117,7 @@ pub struct Ask {
     pub what: Wanted,
 }
 
-/// What a session may ask a node for.
+/// The kinds of request that a session may make.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
     /// Run one command on one key.
@@ -123,8 +129,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// What it counts for among the writes under way: a short write for one, a long one for each [`WRITE_LEN`] bytes, and what
-    /// need not be stored for nothing.
+    /// The weight of a write: one, plus one for each [`WRITE_LEN`] bytes. A read weighs zero.
     pub(crate) fn write_weight(&self) -> usize {
         match self {
             Wanted::Run { command, .. } if command.access != Access::Read => {
@@ -135,19 +140,19 @@ impl Wanted {
     }
 }
 
-/// What a node does not take while the file system has too little room for its storage.
+/// Writes that a node refuses while the file system is short of room.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Shortage {
     /// There is enough.
     #[default]
     None,
-    /// What may need more of it.
+    /// Writes that may need more room.
     OfGrowth,
     /// Any write: too much waits for it already.
     OfWrites,
 }
 
-/// What a session's step may read and say.
+/// The input and output of one session step.
 pub struct SessionContext<'a> {
     /// Bytes for the client; appended to, written once at the end of the turn.
     pub out: &'a mut Vec<u8>,
@@ -157,13 +162,13 @@ pub struct SessionContext<'a> {
     pub moment: Nanos,
     /// Wall clock of this turn.
     pub unix: Millis,
-    /// What `INFO`, `CONFIG GET` and the like tell about the node.
+    /// Facts about the node for `INFO`, `CONFIG GET` and the like.
     pub node: &'a dyn Facts,
     asks: &'a mut Vec<Ask>,
     /// None while the node belongs to no cluster: it serves no keys then.
     positions: Option<&'a Positions>,
     outstanding: usize,
-    /// What the writes that may still be asked for may weigh.
+    /// The total weight of writes that may still begin.
     writes_left: usize,
     shortage: Shortage,
     is_write_held: bool,
@@ -171,7 +176,8 @@ pub struct SessionContext<'a> {
 }
 
 impl<'a> SessionContext<'a> {
-    /// `outstanding` requests of this session are under way besides those in `asks`, to which new ones are appended.
+    /// `outstanding` requests of this session are under way besides those in `asks`, to which new
+    /// ones are appended.
     #[must_use]
     pub fn new(
         out: &'a mut Vec<u8>,
@@ -214,7 +220,8 @@ impl<'a> SessionContext<'a> {
         SessionContext { moment, ..self }
     }
 
-    /// The same, and after so many short writes, or fewer long ones, [`SessionContext::takes_writes`] is false.
+    /// The same, and after so many short writes, or fewer long ones,
+    /// [`SessionContext::takes_writes`] is false.
     #[must_use]
     pub fn with_writes_left(self, writes_left: usize) -> SessionContext<'a> {
         SessionContext { writes_left, ..self }
@@ -249,26 +256,28 @@ impl<'a> SessionContext<'a> {
         self.outstanding + self.asks.len()
     }
 
-    /// False when the session must stop taking input for now: too many requests under way, or too many bytes that
-    /// the client has not read.
+    /// False when the session must stop taking input for now: too many requests under way, or too
+    /// many bytes that the client has not read.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.outstanding() < OUTSTANDING_MAX && self.out.len() < OUT_LEN_MAX
     }
 
-    /// False while the node's storage or its peers cannot keep up: then a request that writes must not begin.
+    /// False while the node's storage or its peers cannot keep up: then a request that writes must
+    /// not begin.
     #[must_use]
     pub fn takes_writes(&self) -> bool {
         self.writes_left > 0
     }
 
-    /// What is to be refused because it would only wait for room.
+    /// The writes to refuse, because they would only wait for room.
     #[must_use]
     pub fn shortage(&self) -> Shortage {
         self.shortage
     }
 
-    /// What is shown next begins with a request that must not begin yet. It is shown again in its turn.
+    /// Reports that the next request is a write that must not begin yet. The shell shows it again
+    /// later.
     pub fn hold_write(&mut self) {
         self.is_write_held = true;
     }
@@ -279,8 +288,8 @@ impl<'a> SessionContext<'a> {
         self.is_write_held
     }
 
-    /// Asks for [`Session::on_timer`] at `at` or a little later. Timers are not cancelled; the earliest asked for
-    /// in one step counts.
+    /// Asks for [`Session::on_timer`] at `at` or a little later. Timers are not cancelled; the
+    /// earliest asked for in one step counts.
     pub fn wake_at(&mut self, at: Nanos) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
     }

@@ -1,9 +1,9 @@
 //! Workers, turns, timers, routing.
 //!
-//! [`worker::Worker`] is the heart: sans-IO, one per thread, the owner of its registers. The server's shell and the
-//! simulator both drive it.
+//! [`worker::Worker`] is the heart: sans-IO, one per thread, the owner of its registers. The
+//! server's shell and the simulator both drive it.
 
-// Output goes through `tracing`: a print panics if its stream takes nothing.
+// Output goes through `tracing`: a print panics if its stream is closed.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod client_settings;

@@ -1,6 +1,8 @@
 //! A node: started, watched, stopped.
 //!
-//! [`Node::start`] checks everything that can be wrong before it sends anything: configuration, directory, media, ports. Forming or joining the cluster goes on in the background; [`Node::status`] tells how far it is.
+//! [`Node::start`] checks everything that can be wrong before it sends anything: configuration,
+//! directory, media, ports. Forming or joining the cluster goes on in the background;
+//! [`Node::status`] tells how far it is.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +34,8 @@ use crate::shell::worker_thread::{self, WorkerThread};
 use crate::shell::{Clocks, Mail, Mailbox, record};
 use crate::status::{Facts, NodeStatus, Phase};
 
-/// Why a node did not start. One line that says what to do; the process ends with exit code 2.
+/// The reason why a node did not start, with the remedy, in one line. The process exits with code
+/// 2.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -59,7 +62,7 @@ impl Node {
     /// Starts a node that reaches its peers over TCP.
     ///
     /// # Errors
-    /// [`StartError`]; what is in the directory was not changed then, unless the directory was this node's.
+    /// [`StartError`]. The directory is unchanged then, unless it was this node's already.
     pub fn start(
         config: NodeConfig,
         front: Arc<dyn Front>,
@@ -98,7 +101,7 @@ impl Node {
         self.board.status()
     }
 
-    /// What sessions and the admin page ask.
+    /// Facts for sessions and the admin page.
     #[must_use]
     pub fn facts(&self) -> Arc<dyn Facts> {
         Arc::clone(&self.board) as Arc<dyn Facts>
@@ -125,7 +128,8 @@ impl Node {
         self.board.ask(database, key, command, Box::new(answer));
     }
 
-    /// Asks the node to stop: it accepts nothing new, ends what is in flight within a few seconds, and flushes.
+    /// Asks the node to stop. It accepts no new work, ends requests in flight within seconds, and
+    /// flushes.
     pub fn stop(&self) {
         self.board.stop();
     }
@@ -179,7 +183,7 @@ struct Beginning {
     is_open: bool,
 }
 
-/// Holds the configuration against the directory, and writes nothing.
+/// Compares the configuration with the directory. Writes no file.
 fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<Beginning, BadConfig> {
     let before = dir.identity().map(record::read);
     check_level(config, before.as_ref())?;
@@ -244,10 +248,11 @@ fn check_databases(
     )))
 }
 
-/// The configured addresses count, for hosts move; the set is fixed once a cluster may have formed.
+/// Takes the configured addresses, because hosts move. The set of ids is fixed once a cluster may
+/// have formed.
 ///
-/// Hosts do not move all at once: a list that shares no address with the known one is that of another cluster, and
-/// this is found before anything is written.
+/// Hosts do not move all at once: a list that shares no address with the known one belongs to
+/// another cluster. This is found before any write.
 fn check_moved(
     members: Vec<MemberAddress>,
     known: Vec<MemberAddress>,
@@ -374,8 +379,8 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
     Ok(Formation::new(config.id, durable, fresh).supporting(config.supported))
 }
 
-/// Opens what the node keeps. Shards that are forgotten in it are found by the workers, which ask for a higher loss
-/// before they say anything; a node whose store is gone altogether rejoins like one that was wiped.
+/// Opens the node's media. Workers find their forgotten shards and ask for a higher loss before
+/// they send anything. A node whose store is lost altogether rejoins like a wiped one.
 fn open_media(
     config: &NodeConfig,
     dir: &mut DataDir,
@@ -385,7 +390,7 @@ fn open_media(
     let binding = dir.identity().expect("it was started").binding;
     let start = match formation.durable().standing {
         Standing::Empty | Standing::Proposed(_) => {
-            // Left over from a start that was cut off; nothing in it was ever acknowledged.
+            // An interrupted start left these files. No write in them was ever acknowledged.
             Media::wipe(&config.data_dir).map_err(StartError::Media)?;
             Start::New
         }

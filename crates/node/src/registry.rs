@@ -1,6 +1,6 @@
-//! The one table of protocols: names on the command line and what they run.
+//! The table of protocols: their names on the command line and their engines.
 //!
-//! Besides a protocol's own folder this is the only place that knows its name.
+//! Besides a protocol's own folder, only this module knows its name.
 
 use protocols::abd::Abd;
 use protocols::hermes::Hermes;
@@ -39,7 +39,7 @@ impl Registration {
         }
     }
 
-    /// What a message's bytes say; `None` when they are not a message of this protocol.
+    /// The meaning of a message's bytes; `None` when they are not a message of this protocol.
     #[must_use]
     pub fn describe(&self, message: &[u8]) -> Option<Described> {
         (self.describe)(message)
@@ -62,8 +62,8 @@ fn describe<P: Protocol>(bytes: &[u8]) -> Option<Described> {
 /// Every protocol of this build.
 pub const PROTOCOLS: &[Registration] = &[Registration::of::<RmwPaxos>(), Registration::of::<Abd>()];
 
-/// Protocols that no database may choose: complete only while the membership stays as it is. The simulator runs
-/// them to show that the waist carries them.
+/// Protocols that no database may choose: complete only while the membership stays as it is. The
+/// simulator runs them to show that the waist carries them.
 pub const LABORATORY: &[Registration] = &[Registration::of::<Hermes>(), Registration::of::<Zab>()];
 
 /// The protocol of the system database, and of hidden keyspaces.

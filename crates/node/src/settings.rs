@@ -1,8 +1,9 @@
 //! Settings that the nodes of a cluster share.
 //!
-//! Protocol and durability of a database are part of what its replicas promise each other: nodes that differ in them refuse
-//! each other ([`Databases`]). Limits may differ while an operator restarts nodes one by one: each node announces its own
-//! ([`Limits`]), and the smallest counts everywhere ([`Agreed`]).
+//! Protocol and durability of a database are part of the promises between its replicas. Nodes that
+//! differ in them refuse each other ([`Databases`]). Limits may differ while an operator restarts
+//! nodes one by one. Each node announces its own ([`Limits`]), and the smallest applies everywhere
+//! ([`Agreed`]).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use crate::config::{DatabaseConfig, Durability};
 
 const PROTOCOL_LEN_MAX: usize = 64;
 
-/// `once-window` is at least this many times the longest request timeout: a client may repeat a command for that long.
+/// `once-window` is at least this many times the longest request timeout: a client may repeat a
+/// command for that long.
 pub const ONCE_WINDOW_TIMEOUTS_MIN: u64 = 4;
 
 /// Protocol and durability of one database.
@@ -63,8 +65,8 @@ impl Databases {
         base::checksum::hash(&self.to_bytes())
     }
 
-    /// The first database in which `there` differs: its index, the setting and both values. `here_name` and `there_name` say
-    /// where each value applies.
+    /// The first database in which `there` differs: its index, the setting and both values.
+    /// `here_name` and `there_name` say where each value applies.
     #[must_use]
     pub fn difference(
         &self,
@@ -184,7 +186,8 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// What counts where members announced `limits`. Members that never announced any do not count.
+    /// The limits in force where members announced `limits`. Members without an announcement are
+    /// ignored.
     #[must_use]
     pub fn of(limits: &BTreeMap<NodeId, Limits>) -> Agreed {
         let least = |value: fn(&Limits) -> u64| limits.values().map(value).min();

@@ -1,10 +1,12 @@
 //! The thin shell around workers and formation: threads, sockets, clocks.
 //!
-//! Each worker has its sockets ([`worker_thread`]): the sessions dealt to it and its links. As many threads as the load
-//! needs drive them ([`driver`]), at most one per worker; one control thread ([`control`]) opens connections, proves peers, forms the cluster and alone writes the node's
-//! identity. Threads talk through [`mailbox`]es, in batches, and wake each other only when the other sleeps.
+//! Each worker has its sockets ([`worker_thread`]): its clients and its links. As many event loops
+//! ([`driver`]) as the load needs run the workers, at most one per worker. One control thread
+//! ([`control`]) opens connections, authenticates peers and forms the cluster. Only it writes the
+//! node's identity. Threads communicate through [`mailbox`]es, in batches, and wake each other only
+//! from sleep.
 //!
-//! Nothing here decides what is true: that is the worker's and the protocols' business.
+//! The shell decides no protocol question. Workers and protocols do.
 
 mod balance;
 pub(crate) mod board;

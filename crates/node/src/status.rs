@@ -1,4 +1,5 @@
-//! Facts about a running node, for sessions (`INFO`), the admin port and the process that started it.
+//! Facts about a running node, for sessions (`INFO`), the admin port and the process that started
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,7 +40,8 @@ pub trait Facts: Send + Sync {
         self.status().databases
     }
 
-    /// How often each worker has looked for work: a worker that hangs does not, and one without work need not.
+    /// How often each worker has looked for work: a worker that hangs does not, and one without
+    /// work need not.
     fn looks(&self) -> Vec<u64> {
         Vec::new()
     }
@@ -47,12 +49,13 @@ pub trait Facts: Send + Sync {
     /// Makes every worker look for work soon.
     fn nudge(&self) {}
 
-    /// Reads the monotonic clock of `SessionContext::now`. `None` where time stands still during a step.
+    /// Reads the monotonic clock of `SessionContext::now`. `None` where time stands still during a
+    /// step.
     fn clock(&self) -> Option<Nanos> {
         None
     }
 
-    /// What happened lately, oldest first; at most [`EVENTS_MAX`](crate::events::EVENTS_MAX).
+    /// Recent events, oldest first; at most [`EVENTS_MAX`](crate::events::EVENTS_MAX).
     fn events(&self) -> Vec<Event> {
         Vec::new()
     }
@@ -63,8 +66,9 @@ pub trait Facts: Send + Sync {
     /// Settings of client connections.
     fn client_settings(&self) -> &ClientSettings;
 
-    /// Lets every session take a step soon ([`Session::on_timer`](crate::front::Session::on_timer)), because something
-    /// outside of it has changed.
+    /// Lets every session take a step soon
+    /// ([`Session::on_timer`](crate::front::Session::on_timer)), because something outside of it
+    /// has changed.
     fn step_sessions(&self) {}
 }
 
@@ -79,14 +83,16 @@ pub enum Door {
 
 /// Statistics of the commands that a node's clients have sent, for `/metrics`.
 pub trait CommandFacts: Send + Sync {
-    /// Every command that a client has sent since the process started, by name. `CONFIG RESETSTAT` changes nothing here.
+    /// Statistics of each command that a client has sent since the start. `CONFIG RESETSTAT` leaves
+    /// them.
     fn commands(&self) -> Vec<CommandReading>;
 
     /// Error replies since the process started by their first word, such as `ERR` or `CLUSTERDOWN`.
     fn errors(&self) -> Vec<(String, u64)>;
 }
 
-/// Upper bounds of [`CommandReading::buckets`]: 1.024 microseconds and its doubles, up to 17 seconds.
+/// Upper bounds of [`CommandReading::buckets`]: 1.024 microseconds and its doubles, up to 17
+/// seconds.
 pub const COMMAND_TIME_BOUNDS: [Nanos; 25] = {
     let mut bounds = [Nanos::ZERO; 25];
     let mut at = 0;
@@ -97,7 +103,8 @@ pub const COMMAND_TIME_BOUNDS: [Nanos; 25] = {
     bounds
 };
 
-/// One command's statistics. Times run from the moment a session takes a request until its reply is ready.
+/// One command's statistics. Times run from the moment a session takes a request until its reply is
+/// ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandReading {
     /// As in `INFO commandstats`: `get`, `client|list`.
@@ -106,11 +113,13 @@ pub struct CommandReading {
     pub calls: u64,
     /// Calls that ended with an error.
     pub failed: u64,
-    /// Requests refused before they ran: wrong arity, no authentication, no room. They are no calls.
+    /// Requests refused before they ran: wrong arity, no authentication, no room. They are no
+    /// calls.
     pub rejected: u64,
     /// Sum of the times of all calls.
     pub time: Nanos,
-    /// Calls that took less than each of [`COMMAND_TIME_BOUNDS`]: cumulative, and the rest took longer.
+    /// Calls that took less than each of [`COMMAND_TIME_BOUNDS`]: cumulative, and the rest took
+    /// longer.
     pub buckets: [u64; COMMAND_TIME_BOUNDS.len()],
 }
 
@@ -127,7 +136,8 @@ pub struct NodeStatus {
     pub loss: Loss,
     /// Sorted by id, this node included.
     pub members: Vec<MemberStatus>,
-    /// True when this node is formed and it and enough others for a majority have not forgotten their state.
+    /// True when this node is formed and it and enough others for a majority have not forgotten
+    /// their state.
     pub ready: bool,
     /// Part of this node's state is forgotten and not recovered yet.
     pub loading: bool,
@@ -153,7 +163,7 @@ pub struct NodeStatus {
     pub advertise: String,
 }
 
-/// What this node's replica of a database holds, about: see the module `worker::census`.
+/// Estimated contents of this node's replica of a database. See the module `worker::census`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct DatabaseFigures {
     pub index: u8,
@@ -218,7 +228,8 @@ impl fmt::Display for WriteRefusal {
 /// Durations since the process started, over all workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
-    /// From a change to the moment when the worker learns that it is durable, per medium that outlives the process.
+    /// From a change to the moment when the worker learns that it is durable, per medium that
+    /// outlives the process.
     pub commits: BTreeMap<Durability, Histogram>,
     /// From a frame's end to its acknowledgement by the peer's event loop.
     pub round_trips: BTreeMap<NodeId, Histogram>,
@@ -249,7 +260,7 @@ pub struct MemberStatus {
     pub address: String,
     /// All connections to it stand (true for this node).
     pub up: bool,
-    /// It recovers what it forgot, and does not count for a quorum meanwhile. As it said a moment ago.
+    /// True if its latest status reports recovery. It counts for no quorum meanwhile.
     pub loading: bool,
     /// The setting or feature level in which it differs from this node, which therefore refuses it.
     pub refused: Option<String>,
@@ -277,7 +288,7 @@ pub struct MemberView {
 /// How far a node is in belonging to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Its directory is empty: it waits for what these members say of theirs.
+    /// Its directory is empty. It waits for the statuses of these members.
     Forming {
         waiting_for: Vec<NodeId>,
     },

@@ -1,7 +1,7 @@
 //! Summaries that nodes send each other every second, for people to read.
 //!
-//! No protocol depends on it: a summary may be late, lost or of another version. Fields carry a tag and a length, so
-//! that a reader skips those that it does not know.
+//! No protocol depends on it: a summary may be late, lost or of another version. Fields carry a tag
+//! and a length, so that a reader skips those that it does not know.
 
 use std::collections::BTreeMap;
 
@@ -255,7 +255,8 @@ pub struct Report {
     pub summary: Summary,
 }
 
-/// The report that the sender heard last from the receiver: it tells the receiver how long a round trip takes.
+/// The report that the sender heard last from the receiver: it tells the receiver how long a round
+/// trip takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// As that report had it.

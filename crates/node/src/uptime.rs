@@ -1,17 +1,18 @@
-//! The clocks on which times to live are counted, and when they are saved.
+//! The clocks that times to live count on, and the schedule that saves them.
 //!
-//! A countdown is stored as the time on its clock at which it started. After a crash a clock goes on from the value
-//! that was saved last, so a countdown loses at most the time since then. Three rules bound that by 1 s and 1 % of
-//! the time to live, whenever the crash comes:
+//! A countdown is stored as the time on its clock at which it started. After a crash a clock goes
+//! on from the latest saved value, so a countdown loses at most the time since that save. Three
+//! rules bound that by 1 s and 1 % of the time to live, whenever the crash comes.
 //!
-//! - Spans within a factor of two share a clock, and it is saved once it has run for 0.8 s and 1 % of the shortest.
-//! - A clock stands still while nothing counts on it. So a countdown that starts after a long rest starts no later
-//!   than one such step behind the saved value, although nothing has been saved for it.
+//! - Spans within a factor of two share a clock, and it is saved once it has run for 0.8 s and 1 %
+//!   of the shortest.
+//! - A clock stands still while no countdown uses it. So a countdown that starts after a long rest
+//!   starts no later than one such step behind the saved value, although no save was due.
 //! - A node knows after a restart which clocks must run: it saves the end of the last countdown
-//!   with each clock. After a crash each clock that was ever used runs for twice its longest
-//!   span. The first use of a clock is saved before the register that counts on it.
-//!   It is also saved before anything about it leaves the node. So is a countdown that starts far
-//!   beyond the saved value, because a save stalls.
+//!   with each clock. After a crash each clock that was ever used runs for twice its longest span.
+//!   The first use of a clock is saved before the register that counts on it. It is also saved
+//!   before anything about it leaves the node. So is a countdown that starts far beyond the saved
+//!   value, because a save stalls.
 //!
 //! No moment counts twice. A clock shows at most the time for which it has run, and starts are
 //! taken from the same clock. A clock that stood still goes on with the offset of the worker that
@@ -61,7 +62,7 @@ impl Scale {
         self.every.0 + self.shortest(class) / 100
     }
 
-    /// How far the end of the last countdown is put off beyond what is needed, so that few countdowns move it.
+    /// Extends the saved end of the last countdown, so that few new countdowns move it.
     fn slack(self, span: Millis) -> u64 {
         span.0 / 8 + self.every.0 / 16
     }
@@ -80,12 +81,12 @@ impl Scale {
 /// No clock gets here.
 const FOREVER: u64 = u64::MAX / 8;
 
-/// What a countdown of `span` from `start` needs, cut milliseconds included.
+/// The time at which a countdown of `span` from `start` surely ended, cut milliseconds included.
 fn end(start: Millis, span: Millis) -> u64 {
     start.0.saturating_add(span.0).saturating_add(2).min(FOREVER)
 }
 
-/// What a clock does, in one word that is read and changed at once.
+/// The state of a clock in one word that is read and changed at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Motion {
     /// It shows the process's milliseconds and this much.
@@ -126,7 +127,7 @@ struct Clock {
     rested_at: AtomicU64,
     /// All countdowns that are known are over once the clock shows this.
     until: AtomicU64,
-    /// What it shows after a crash.
+    /// The value that it shows after a crash.
     saved: AtomicU64,
 }
 
@@ -139,9 +140,10 @@ impl Clock {
         self.motion.compare_exchange(from.word(), to.word(), SeqCst, SeqCst).is_ok()
     }
 
-    /// Lets a resting clock run from now on; `now` is when the caller's turn began. False when another was faster.
+    /// Lets a resting clock run from now on; `now` is when the caller's turn began. False when
+    /// another was faster.
     fn wake(&self, from: Motion, shown: u64, now: u64) -> bool {
-        // It may have come to rest since this turn began; what it stood still for must not count.
+        // It may have come to rest since this turn began. The rest must not count.
         let now = now.max(self.rested_at.load(SeqCst));
         // The first millisecond may be all but over.
         let offset = shown as i64 - (now as i64 + 1);
@@ -252,7 +254,7 @@ impl Uptime for TurnUptime<'_> {
     }
 }
 
-/// Stops clocks that nothing counts on, and says when they are to be saved.
+/// Stops unused clocks and schedules saves.
 #[derive(Debug)]
 pub struct Keeper {
     uptimes: Arc<Uptimes>,
@@ -263,7 +265,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Clocks that go on from what was saved, at `now` of a new process. `orderly`: nothing happened since.
+    /// Restores clocks from saved values at `now` of a new process. `orderly`: the last save was
+    /// complete.
     #[must_use]
     pub fn restore(scale: Scale, saved: &[SavedClock], orderly: bool, now: Nanos) -> Keeper {
         let now = now.as_millis();
@@ -275,8 +278,8 @@ impl Keeper {
             }
             let until = match until.0 {
                 0 => 0,
-                // Countdowns may have started since, on a clock that had gone on for a while:
-                // in the worst case for as long as a save stalled.
+                // Countdowns may have started after the save, on a clock that ran on for as long as
+                // a save stalled.
                 until if !orderly => {
                     let late = scale.save_after(class) + scale.save_takes() + 2;
                     let last = shown.0 + late + 2 * scale.longest(class);
@@ -317,7 +320,8 @@ impl Keeper {
         Arc::clone(&self.uptimes)
     }
 
-    /// Stops clocks whose countdowns are over. `Some`: write this, and tell [`Keeper::on_saved`] once it is durable.
+    /// Stops clocks whose countdowns are over. `Some`: write this, and tell [`Keeper::on_saved`]
+    /// once it is durable.
     pub fn look(&mut self, now: Nanos) -> Option<Vec<SavedClock>> {
         if self.retry.is_some_and(|retry| now < retry) {
             return None;
@@ -333,7 +337,7 @@ impl Keeper {
         (self.uptimes.is_held() || (0..CLASSES).any(is_due)).then(|| self.save(now))
     }
 
-    /// When to look again, if nothing changes before.
+    /// The time of the next check, if no clock changes before.
     #[must_use]
     pub fn next(&self, now: Nanos) -> Option<Nanos> {
         if self.retry.is_some() {
@@ -353,9 +357,11 @@ impl Keeper {
         (0..CLASSES).filter_map(left).min().map(|left| now + Nanos::from_millis(left + 1))
     }
 
-    /// What a crash at `now` would cost a countdown beyond its bound, `saved` being durable; in milliseconds.
+    /// The milliseconds beyond its bound that a countdown would lose in a crash at `now`, with
+    /// `saved` durable.
     ///
-    /// For the simulator. `late` is how long a save may take, and the wait for one that is due.
+    /// For the simulator. `late` is the longest duration of a save, with the wait for one that is
+    /// due.
     #[must_use]
     pub fn excess(&self, now: Nanos, saved: &[SavedClock], late: Millis) -> u64 {
         let lost = |class: usize| {
@@ -389,8 +395,8 @@ impl Keeper {
         self.retry = Some(now + Nanos::from_millis(self.uptimes.scale.every.0 / 2));
     }
 
-    /// The last word of a process that stops in order. Countdowns that start from now on are held back for ever, so
-    /// what is saved is all. `None`: there is nothing to save.
+    /// The final save of a process that stops in order. Later countdowns are held back for ever, so
+    /// the save is complete. `None`: no clock has a countdown.
     pub fn close(&mut self, now: Nanos) -> Option<Vec<SavedClock>> {
         self.uptimes.marked.store(0, SeqCst);
         let save = self.save(now.as_millis());

@@ -1,7 +1,7 @@
 //! A worker: the one owner of its registers, driven in turns.
 //!
-//! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it [`Input`]s and carry out its
-//! [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
+//! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it
+//! [`Input`]s and carry out its [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
 
 pub(crate) mod census;
 mod commits;
@@ -54,14 +54,15 @@ const IN_PROGRESS_MAX: usize = 1 << 16;
 /// The same while a store has many loads to do.
 const IN_PROGRESS_WHILE_LOADING: usize = 32;
 
-/// Writes of clients without an outcome, or fewer long ones, before a worker whose store is full asks for no more. Not zero:
-/// what other nodes propose keeps a store full as well, and they do not stop for this node's clients.
+/// Short client writes in progress, or fewer long ones, that a worker with a full store allows. Not
+/// zero: writes of other nodes may keep the store full, and they do not stop for this node's
+/// clients.
 const WRITES_WHEN_FULL: usize = 32;
 
 /// The epoch of every membership until reconfiguration counts it up.
 const EPOCH: Epoch = Epoch(1);
 
-/// What a worker is started with.
+/// Settings that a worker starts with.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     /// This worker owns the shards with `shard % workers == index`.
@@ -79,7 +80,8 @@ pub struct WorkerConfig {
     pub request_timeout: Nanos,
     /// The longest time of a request under `ONCE`, the same at all nodes.
     pub once_timeout: Nanos,
-    /// Bytes of memory for resident registers before eviction, over all databases, and for what stores hold in memory.
+    /// Memory in bytes for resident registers of all databases and for the buffers of stores.
+    /// Eviction begins beyond it.
     pub cells_memory: usize,
     pub scrub: ScrubConfig,
     /// Keys are counted, see [`Worker::figures`].
@@ -104,7 +106,7 @@ pub struct DatabaseSpec {
 #[error("no protocol is named {0:?}")]
 pub struct UnknownProtocol(pub String);
 
-/// What a worker is told.
+/// Inputs of a worker.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// The key's shard belongs to this worker.
@@ -117,36 +119,38 @@ pub enum Input {
     Frame { from: NodeId, bytes: Bytes },
     /// A connection to this peer stands.
     PeerUp { node: NodeId, incarnation: Incarnation, loss: Loss },
-    /// The connection to this peer ended; what was sent on it may be lost.
+    /// The connection to this peer ended. Messages sent on it may be lost.
     PeerReset { node: NodeId },
-    /// This peer takes what it is told like this now.
+    /// The pace at which this peer takes messages changed.
     PeerPace { node: NodeId, pace: Pace },
-    /// This node's loss was durably raised, as asked for by [`Outputs::raise_loss`]. Told to all workers of the node.
+    /// This node's loss was durably raised, as asked for by [`Outputs::raise_loss`]. Told to all
+    /// workers of the node.
     Loss { loss: Loss },
 }
 
-/// What a worker asks for. [`Worker::turn`] appends; the caller takes out.
+/// Requests and results of a worker. [`Worker::turn`] appends; the caller takes out.
 #[derive(Debug, Default)]
 pub struct Outputs {
     pub replies: Vec<(Tag, Outcome)>,
-    /// Replies to local reads that may be handed over only before the given time, on the clock of `now`; once it has
-    /// passed the answer is [`Outcome::NoQuorum`].
+    /// Replies to local reads, valid before the given time on the clock of `now`. Afterwards the
+    /// answer is [`Outcome::NoQuorum`].
     pub lease_reads: Vec<(Tag, Outcome, Nanos)>,
-    /// In order per peer. One per peer and turn, but more where it would grow too long or the loss was just raised.
+    /// In order per peer. One per peer and turn, but more where it would grow too long or the loss
+    /// was just raised.
     pub frames: Vec<(NodeId, Vec<u8>)>,
     /// Parts of frames for another worker of this node: the peer runs another number of workers.
     pub misrouted: Vec<(usize, NodeId, Bytes)>,
-    /// Registers were found forgotten: raise the loss durably by one, then tell all workers by [`Input::Loss`].
-    /// Until then this worker says nothing.
+    /// Registers were found forgotten. Raise the loss durably by one, then pass it to all workers
+    /// in [`Input::Loss`]. Until then this worker sends no message and no reply.
     pub raise_loss: bool,
-    /// Have the node's [`Keeper`](crate::uptime::Keeper) look, and all workers turn once it has saved. A worker may say
-    /// nothing until then.
+    /// Have the node's [`Keeper`](crate::uptime::Keeper) check, and turn all workers once it has
+    /// saved. A worker may hold its messages and replies until then.
     pub uptimes_changed: bool,
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
-    /// For the operator: what the medium did that it should not.
+    /// Warnings for the operator about faults of the medium.
     pub remarks: Vec<String>,
-    /// Storage failed or an invariant is broken: stop the node and send nothing of this turn.
+    /// Storage failed or an invariant is broken. Stop the node and send no output of this turn.
     pub failed: Option<String>,
 }
 
@@ -166,7 +170,7 @@ pub struct Worker {
     packs_at: Nanos,
     completions: Vec<Completion>,
     misrouted: Vec<(usize, NodeId, Bytes)>,
-    /// Peers for whom too much was held back: their links count as reset.
+    /// Peers whose held frames exceeded the bound. Their links count as reset.
     resets: Vec<NodeId>,
 }
 
@@ -270,7 +274,7 @@ impl Worker {
         self.engines.push(engine);
     }
 
-    /// When the next turn is due though nothing arrives; `None`: never.
+    /// The time of the next turn without input; `None`: never.
     #[must_use]
     pub fn next_timer(&self) -> Option<Nanos> {
         // Changes that wait for a clock's save are submitted in the turn after it.
@@ -304,7 +308,7 @@ impl Worker {
         self.engines.all().iter().try_for_each(|engine| engine.check(&self.shared))
     }
 
-    /// Nothing is in progress and nothing waits.
+    /// True when no request is in progress and no event waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.shared.in_progress == 0
@@ -313,7 +317,7 @@ impl Worker {
             && self.engines.all().iter().all(|engine| engine.is_idle())
     }
 
-    /// Registers that somebody at work keeps in memory. Looks at every resident one: for tests.
+    /// Registers that an engine needs in memory. Visits every resident one: for tests.
     #[must_use]
     pub fn pinned(&self) -> usize {
         self.engines.all().iter().map(|engine| engine.pinned()).sum()
@@ -324,7 +328,8 @@ impl Worker {
         &self.shared.peers
     }
 
-    /// False: stop reading requests from clients for now. Frames of peers are always taken: they help others finish.
+    /// False: stop reading requests from clients for now. Frames of peers are always taken: they
+    /// help others finish.
     #[must_use]
     pub fn takes_requests(&self) -> bool {
         self.request_room() > 0
@@ -348,15 +353,15 @@ impl Worker {
         self.shared.in_progress < self.writes_max()
     }
 
-    /// How many short writes of clients may be without an outcome for now, or fewer long ones. A store that cannot keep up
-    /// slows those who write, not those who read.
+    /// Short client writes that may be in progress now, or fewer long ones. A store that falls
+    /// behind slows writes, not reads.
     #[must_use]
     pub fn writes_max(&self) -> usize {
         let is_full = self.shared.stores_of_users().any(|store| store.is_full());
         if is_full { WRITES_WHEN_FULL } else { usize::MAX }
     }
 
-    /// What clients may not ask for because storage has too little room.
+    /// The writes that clients may not make because storage has too little room.
     #[must_use]
     pub fn shortage(&self) -> Shortage {
         let stores = || self.shared.stores_of_users();
@@ -385,7 +390,8 @@ impl Worker {
         self.shared.stores.iter().map(|state| state.commits.latency())
     }
 
-    /// Call this at the end of a turn where a clock is at hand: it measures media that are faster than a turn.
+    /// Call this at the end of a turn where a clock is at hand: it measures media that are faster
+    /// than a turn.
     pub fn turn_ended(&mut self, now: Nanos) {
         for state in &mut self.shared.stores {
             state.commits.iteration_ended(now);

@@ -1,4 +1,4 @@
-//! What all threads of a node share: its status, its events, and the order to stop.
+//! The node status that all threads share: standing, events, and the order to stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +29,7 @@ use crate::status::{
 };
 use crate::worker::Input;
 
-/// How long a stop waits for what is in flight.
+/// How long a stop waits for requests in flight.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// Lines about damage in this time, at most.
@@ -69,7 +69,7 @@ pub(crate) struct Board {
     /// Of each worker, by database.
     figures: Vec<Mutex<Vec<Option<DatabaseFigures>>>>,
     stopping: AtomicBool,
-    /// Worker threads that have nothing in flight any more.
+    /// Workers without requests in flight, during a stop.
     drained: AtomicUsize,
     remarks: Mutex<Remarks>,
     events: Events,
@@ -87,7 +87,7 @@ pub(crate) struct Board {
     own_requests: OwnRequests,
 }
 
-/// What the control thread knows.
+/// The control thread's view of the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) durable: Durable,
@@ -95,7 +95,7 @@ pub(crate) struct Membership {
     pub(crate) phase: Phase,
     /// Peers to whose workers all links stand.
     pub(crate) linked: BTreeSet<NodeId>,
-    /// Peers that recover what they forgot.
+    /// Peers that recover forgotten shards.
     pub(crate) recovering: BTreeSet<NodeId>,
     /// Peers whose settings differ, and how.
     pub(crate) refused: BTreeMap<NodeId, String>,
@@ -301,7 +301,7 @@ impl Board {
         lock(&self.failure).clone()
     }
 
-    /// Stops the node at once: nothing is written to any socket any more.
+    /// Stops the node at once. No thread writes to a socket afterwards.
     pub(crate) fn fail(&self, text: String) {
         event!(self, ERROR, "node", "the node stops", reason = text.clone());
         lock(&self.failure).get_or_insert(text);
@@ -309,7 +309,7 @@ impl Board {
         self.stop();
     }
 
-    /// Asks all threads to end once what is in flight is done.
+    /// Asks all threads to end once the requests in flight are done.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.wake_all();
@@ -329,7 +329,7 @@ impl Board {
         }
     }
 
-    /// A worker thread has nothing in flight any more; it goes on helping the others.
+    /// Reports that a worker has no requests in flight. Its thread goes on with other workers.
     pub(crate) fn set_drained(&self) {
         if self.drained.fetch_add(1, Ordering::SeqCst) + 1 == self.workers.len() {
             self.wake_all();
@@ -400,8 +400,8 @@ impl Board {
         figures
     }
 
-    /// The configured address, or the one that this node listens at. A wildcard reaches no node from elsewhere: the
-    /// member list has an address that does.
+    /// The configured address, or the one that this node listens at. A wildcard reaches no node
+    /// from elsewhere: the member list has an address that does.
     pub(crate) fn advertised(&self, durable: &Durable) -> String {
         if let Some(address) = &self.config.announced.advertise {
             return address.clone();
@@ -581,7 +581,7 @@ impl Facts for Board {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panics stops the node; what it left behind is only shown.
+    // A thread that panics stops the node, so its state is only displayed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,9 +1,9 @@
-//! A worker's clients: sockets, sessions, and requests under way.
+//! A worker's clients: sockets, sessions, and requests in flight.
 //!
-//! Bounds: a session stops being fed when it has too many requests under way or too many unread replies
-//! (`front.rs`), or when it says that it is full; what it leaves untaken is at most `INPUT_LEN_MAX`; a turn reads at most
-//! one buffer per client. Where storage cannot keep up, a session whose next request is a write waits for its turn, and
-//! those that read go on.
+//! A session gets no input while it has too many requests in flight, too many unread replies, or
+//! reports that it is full. Untaken input is at most `INPUT_LEN_MAX`. A turn reads at most one
+//! buffer per client. While storage is behind, a session whose next request is a write waits for
+//! its turn, and sessions that read continue.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -28,30 +28,32 @@ use crate::front::{
 };
 use crate::worker::Input;
 
-/// Bytes of requests that one turn takes in, about: what they change goes to each peer before more is read.
+/// Bytes of requests that one turn reads, about. Their changes reach the peers before the next
+/// read.
 const READ_LEN_MAX: usize = 8 << 20;
 
 /// Buffers above this are given back once they are empty.
 const KEPT_CAPACITY: usize = 64 << 10;
 
-/// A client whose unread replies exceed this is disconnected. Sessions that say when they are full stay far below it,
-/// with the longest single reply as well.
+/// A client whose unread replies exceed this is disconnected. Sessions that say when they are full
+/// stay far below it, with the longest single reply as well.
 const UNREAD_LEN_MAX: usize = 1 << 30;
 
 struct Slot {
     id: SessionId,
     stream: TcpStream,
     session: Box<dyn Session>,
-    /// What the session did not take yet.
+    /// Input that the session has not taken.
     input: Vec<u8>,
     out: Vec<u8>,
     /// How much of `out` has been written.
     written: usize,
     outstanding: usize,
     readable: bool,
-    /// The client has closed its end: what is left must be read to the end, no event will come again.
+    /// The client has closed its end. Read the socket to its end, because no further event will
+    /// arrive.
     closing: bool,
-    /// Nothing more will come; the connection ends once everything is answered.
+    /// No more input will arrive. The connection ends after the last reply.
     at_end: bool,
     /// The session stopped taking input for want of room.
     stalled: bool,
@@ -63,7 +65,7 @@ struct Slot {
     listed: bool,
 }
 
-/// A request under way: who made it.
+/// The origin of a request in flight.
 #[derive(Clone, Copy)]
 struct Pending {
     slot: u32,
@@ -87,11 +89,11 @@ pub(crate) struct Clients {
     busy: Vec<u32>,
     /// Sessions that wait to write, the first that came first.
     held: VecDeque<(u32, SessionId)>,
-    /// What the writes under way may weigh before others are held, and what they do.
+    /// The weight of writes in flight above which others are held, and the present weight.
     pub(crate) writes_max: usize,
     writes: usize,
     pub(crate) shortage: Shortage,
-    /// Those who wait are having their turns.
+    /// True while held writes take their turns.
     lets_write: bool,
     pending: Vec<Pending>,
     pending_free: Vec<u32>,
@@ -202,7 +204,8 @@ impl Clients {
         list(&mut self.busy, slot, at);
     }
 
-    /// Feeds every session that has input and room, once, until about `room` requests have come of it.
+    /// Feeds every session that has input and room, once, until about `room` requests have come of
+    /// it.
     pub(crate) fn read(&mut self, scratch: &mut [u8], room: usize, routes: &mut Routes<'_>) {
         let (before, mut count) = (routes.len(), 0);
         self.taken = 0;
@@ -221,7 +224,7 @@ impl Clients {
         self.busy.rotate_left(count);
     }
 
-    /// Shows their input again to those who wait to write, while there is room for it.
+    /// Shows held input again to sessions that wait to write, while there is room.
     fn let_write(&mut self, room: usize, routes: &mut Routes<'_>) {
         let before = routes.len();
         self.lets_write = true;
@@ -240,12 +243,13 @@ impl Clients {
         self.lets_write = false;
     }
 
-    /// True when who waits to write may do so, or is to hear that nobody may.
+    /// True when a waiting session may write, or must learn that writes are refused.
     fn has_write_turn(&self) -> bool {
         self.writes < self.writes_max || self.shortage == Shortage::OfWrites
     }
 
-    /// What the writes that a session may ask for may weigh: nothing while others wait for theirs, unless it is its turn.
+    /// The weight of writes that a session may make. Zero while other sessions wait, unless it is
+    /// its turn.
     fn writes_left(&self) -> usize {
         match self.held.is_empty() || self.lets_write {
             true => self.writes_max.saturating_sub(self.writes),
@@ -275,7 +279,7 @@ impl Clients {
         }
     }
 
-    /// Shows new input to the session, behind what it left untaken.
+    /// Shows new input to the session, behind its untaken input.
     fn feed(&mut self, at: u32, slot: &mut Slot, new: &[u8], routes: &mut Routes<'_>) {
         slot.stalled = false;
         if slot.input.is_empty() {
@@ -438,7 +442,7 @@ impl Clients {
         self.timers.peek().map(|&Reverse((at, _, _))| at)
     }
 
-    /// Sessions that can go on with what they left untaken.
+    /// Resumes sessions that can continue with their untaken input.
     pub(crate) fn resume(&mut self, routes: &mut Routes<'_>) {
         for index in 0..self.busy.len() {
             let at = self.busy[index];
@@ -450,7 +454,7 @@ impl Clients {
         }
     }
 
-    /// What the writes under way weigh.
+    /// The weight of the writes in flight.
     pub(crate) fn writes(&self) -> usize {
         self.writes
     }
@@ -460,7 +464,7 @@ impl Clients {
         !self.busy.is_empty() || (!self.held.is_empty() && self.has_write_turn())
     }
 
-    /// Writes what is queued, once per client, and ends those that are done.
+    /// Writes queued output, once per client, and closes finished clients.
     pub(crate) fn flush(&mut self, registry: &Registry) {
         let mut busy = std::mem::take(&mut self.busy);
         busy.retain(|&at| {
@@ -486,7 +490,7 @@ impl Clients {
         self.busy = busy;
     }
 
-    /// Nothing is under way and everything is written: a stop need not wait.
+    /// True when no request is in flight and all output is written, so that a stop need not wait.
     pub(crate) fn is_drained(&self) -> bool {
         self.pending.len() == self.pending_free.len()
             && self.slots.iter().flatten().all(|slot| slot.blocked || slot.out.is_empty())
@@ -504,8 +508,8 @@ impl Clients {
     }
 }
 
-/// Makes room for what comes, also while the rest has to wait. Moves no byte oftener than it is written, and keeps no
-/// memory that what is left would not need.
+/// Frees the space of written output, even while the rest must wait. Moves each byte at most once,
+/// and keeps no spare memory.
 fn forget_written(out: &mut Vec<u8>, written: &mut usize) {
     if *written * 2 < out.len() || *written == 0 {
         return;

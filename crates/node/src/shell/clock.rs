@@ -11,7 +11,7 @@ pub(crate) struct Clocks {
     started: Nanos,
 }
 
-/// What both clocks said at once.
+/// Readings of both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Nanos,
@@ -34,7 +34,8 @@ impl Clocks {
         Moment { now: self.now(), unix: Millis(since.as_millis() as u64) }
     }
 
-    /// A little later, by the monotonic clock alone: each clock costs as much as the search for a register.
+    /// A little later, by the monotonic clock alone: each clock costs as much as the search for a
+    /// register.
     pub(crate) fn look_again(&self, before: Moment) -> Moment {
         let now = self.now();
         let since = now.since(before.now).as_millis();

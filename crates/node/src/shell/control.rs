@@ -1,8 +1,9 @@
-//! The control thread: opens and proves connections, carries out what formation asks for, and alone writes the
-//! node's identity.
+//! The control thread: opens and authenticates connections, carries out formation's effects, and
+//! alone writes the node's identity.
 //!
-//! It hands a proven worker link to its worker and forgets it until the worker reports its end. Before that it notes
-//! the peer's counters durably. So a worker never processes messages of a peer whose counters this node could forget.
+//! It hands an authenticated worker link to its worker and forgets it until the worker reports its
+//! end. Before that it notes the peer's counters durably. So a worker never processes messages of a
+//! peer whose counters this node could forget.
 
 mod command_window;
 mod full_disk;
@@ -51,10 +52,12 @@ pub(crate) const TOKEN_MAIL: Token = Token(0);
 const TOKEN_ACCEPTOR: Token = Token(1);
 const TOKEN_BASE: usize = 2;
 
-/// Accepted connections that have not proven themselves, at most. A new one takes the place of the oldest.
+/// Accepted connections that have not proven themselves, at most. A new one takes the place of the
+/// oldest.
 pub const UNPROVEN_MAX: usize = 32;
 
-/// The same of one address: of all members on one machine, with their control links and those to workers.
+/// The same of one address: of all members on one machine, with their control links and those to
+/// workers.
 const UNPROVEN_OF_ADDRESS_MAX: usize = 24;
 
 /// How often to look whether others are to be told that this node recovers.

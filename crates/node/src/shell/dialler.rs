@@ -1,7 +1,8 @@
-//! The connections that this node has to open, and when to try again. Knows no sockets.
+//! The connections that this node has to open, and their retry times. Free of sockets.
 //!
-//! Of two nodes the one with the lower id dials. There is one control link, and one link per pair of workers:
-//! channel `c` joins worker `c % workers` of either side, for every `c` below the larger number of workers.
+//! Of two nodes the one with the lower id dials. There is one control link, and one link per pair
+//! of workers. Channel `c` joins worker `c % workers` of either side, for every `c` below the
+//! larger number of workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

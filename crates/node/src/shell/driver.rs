@@ -29,8 +29,8 @@ const TOKEN_PUMP: Token = Token(usize::MAX - 1);
 /// Rounds over workers between two looks at sockets: they handle each other's mail at once.
 const ROUNDS_MAX: usize = 3;
 
-/// Passes before the device gets their changes, while there is more to read at once: a commit costs as much as
-/// several passes, and takes in as much as there is.
+/// Iterations before their changes are submitted, while more input is ready. A larger commit costs
+/// no more than a small one.
 const PASSES_MAX: usize = 6;
 /// How long after the first of them another one may begin.
 const HELD_MAX: Nanos = Nanos::from_micros(500);
@@ -46,7 +46,8 @@ pub(crate) struct Driver {
     hears_committer: bool,
     workers: Vec<WorkerThread>,
     balance: Balance,
-    /// Some peers may be slow, or may have been for long. No peer becomes so while this node sends no frames.
+    /// Some peers may be slow, or may have been for long. No peer becomes so while this node sends
+    /// no frames.
     has_slow_peers: bool,
     /// Peers that the control thread knows to be slow.
     told_slow: BTreeSet<NodeId>,
@@ -228,8 +229,9 @@ impl Driver {
         Ok(now)
     }
 
-    /// So much waits for some peers that they hear late of anything new. Where the others make a majority they are spared, if
-    /// that lasts; else no requests are taken in meanwhile. A worker's frames go over the links of others as well.
+    /// So much waits for some peers that they hear late of anything new. Where the others make a
+    /// majority they are spared, if that lasts; else no requests are taken in meanwhile. A worker's
+    /// frames go over the links of others as well.
     fn attend_to_slow_peers(&mut self, now: Nanos) {
         let (mut is_clogged, mut paces) = (false, Vec::new());
         let mut slow = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! The orders in which threads can meet at mailboxes and seats, as far as shuttle tries them.
 //!
-//! An owner that sleeps when it must not is a deadlock, which shuttle reports. Each kind of mistake that this would show
-//! is planted once.
+//! An owner that sleeps when it must not is a deadlock, which shuttle reports. Each kind of mistake
+//! that this would show is planted once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,7 +12,7 @@ use super::super::seat::Seat;
 use super::super::sync::AtomicU32;
 use super::*;
 
-/// What an epoll is to a thread: it waits until somebody rings, or has rung before.
+/// Models the epoll of a thread: it waits until a sender rings, or has rung before.
 #[derive(Default)]
 struct Bell {
     is_rung: Mutex<bool>,
@@ -38,7 +38,7 @@ impl Wake for Arc<Bell> {
 
 type Letters = Mailbox<u32, Arc<Bell>>;
 
-/// What an owner and its senders do with a mailbox.
+/// The behaviour of an owner and its senders with a mailbox.
 #[derive(Clone, Copy)]
 struct Ways {
     may_sleep: fn(&Letters) -> bool,
@@ -54,7 +54,8 @@ const RIGHT: Ways = Ways {
     },
 };
 
-/// One owner and as many senders, each of which leaves `count` items; the owner waits as the control thread does.
+/// One owner and as many senders, each of which leaves `count` items; the owner waits as the
+/// control thread does.
 fn meet(senders: u32, count: u32, Ways { may_sleep, send, take }: Ways) {
     let bell = Arc::new(Bell::default());
     let mailbox: Arc<Letters> = Arc::new(Mailbox::woken_by(Arc::clone(&bell)));
@@ -97,10 +98,11 @@ fn notified(notify: fn(&Letters)) {
     thread.join().expect("it does not panic");
 }
 
-/// A driver gives its worker to another while somebody sends to it: whoever drives it finds all its mail.
+/// An event loop gives its worker to another during a send. The loop that owns the worker finds all
+/// its mail.
 ///
-/// The worker's own bell stands for its epoll, in which its mailbox rings; a driver that registers it hears at once
-/// what has rung before.
+/// The worker's own bell models its epoll, in which its mailbox rings. A loop that registers it
+/// hears an earlier ring at once.
 fn hand_over(is_registered: bool) {
     let worker_bell = Arc::new(WorkerBell::default());
     let mailbox = Arc::new(Mailbox::woken_by(Arc::clone(&worker_bell)));
@@ -118,7 +120,7 @@ fn hand_over(is_registered: bool) {
                 }
                 workers.push(worker);
             }
-            // No worker, nothing to do: only the seat can wake it.
+            // Without a worker, only the assignment can wake this loop.
             if workers.iter().all(|worker| worker.may_sleep()) {
                 next.waker().wait();
             }

@@ -1,8 +1,8 @@
-//! What threads of a node hand each other.
+//! Messages between the threads of a node.
 //!
-//! A mailbox is filled in batches and emptied at once. Its owner is woken only while it sleeps: a wake-up across
-//! cores costs more than most turns. Mailboxes have no limit of their own: what is in them is bounded by the
-//! requests that sessions may have under way and by the frames that links may hold.
+//! A mailbox is filled in batches and emptied at once. Senders wake its owner only while it sleeps:
+//! a wake-up across cores costs more than most turns. Mailboxes have no limit of their own. The
+//! limits of requests per session and of frames per link bound their length.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub(crate) enum Mail {
     Input(Input),
     /// The outcome of a request that a session of this worker made.
     Outcome { tag: Tag, outcome: Outcome },
-    /// The same for a read under a lease: worth nothing from `until` on.
+    /// The same for a read under a lease. Void from `until` on.
     LeaseRead { tag: Tag, outcome: Outcome, until: Nanos },
     /// A peer has proven itself on a new connection.
     Link(Box<NewLink>),
@@ -32,7 +32,7 @@ pub(crate) enum Mail {
     DropLinks,
     /// This node's loss was durably raised.
     Loss(Loss),
-    /// The node is a member of its cluster: this is its worker, and what it has to know first.
+    /// An authenticated peer opened a new connection.
     Begin { worker: Box<Worker>, first: Vec<Input> },
 }
 
@@ -60,10 +60,11 @@ pub(crate) enum ControlMail {
     Slow { driver: usize, peer: NodeId, is_slow: bool },
 }
 
-/// Where one thread finds what others left for it.
+/// The incoming queue of one thread.
 pub(crate) struct Mailbox<T, W = Waker> {
     items: Mutex<Vec<T>>,
-    /// There may be items. Whoever adds some says so afterwards, and the owner takes that back before it takes them.
+    /// There may be items. A sender sets it after adding items, and the owner clears it before
+    /// taking them.
     has_items: AtomicBool,
     asleep: AtomicBool,
     /// Something other than mail happened, for example storage completed something.
@@ -129,13 +130,13 @@ impl<T, W: Wake> Mailbox<T, W> {
         }
     }
 
-    /// Takes everything out, and says whether something other than mail has happened. `into` must be empty; its memory is
-    /// reused.
+    /// Takes everything out, and says whether something other than mail has happened. `into` must
+    /// be empty; its memory is reused.
     pub(crate) fn take(&self, into: &mut Vec<T>) -> bool {
         assert!(into.is_empty(), "mail is dealt with before more is taken");
         // Only the owner counts.
         self.looks.store(self.looks().wrapping_add(1), Ordering::Relaxed);
-        // Read before written: most looks find nothing.
+        // Read before the write: most polls find no mail.
         if self.has_mail() {
             self.has_items.store(false, Ordering::SeqCst);
             std::mem::swap(&mut *self.items(), into);
@@ -143,7 +144,7 @@ impl<T, W: Wake> Mailbox<T, W> {
         self.notified.load(Ordering::SeqCst) && self.notified.swap(false, Ordering::SeqCst)
     }
 
-    /// How often the owner has taken what there was, be it nothing: an owner that hangs does not.
+    /// How often the owner polled, with or without mail. An owner that hangs does not poll.
     pub(crate) fn looks(&self) -> u64 {
         self.looks.load(Ordering::Relaxed)
     }
@@ -154,7 +155,7 @@ impl<T, W: Wake> Mailbox<T, W> {
 
     /// Announces that the owner is about to wait; false when there is something to do already.
     pub(crate) fn may_sleep(&self) -> bool {
-        // Whoever adds something either is seen by the check below or sees the flag.
+        // A sender either is seen by the check below or sees the flag.
         self.asleep.store(true, Ordering::SeqCst);
         if !self.has_mail() && !self.notified.load(Ordering::SeqCst) {
             return true;

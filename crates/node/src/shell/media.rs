@@ -25,14 +25,14 @@ const IDENTITY: [&str; 2] = ["node", "node.new"];
 /// How long marking a store as forgotten may take.
 const MARKING_MAX: Duration = Duration::from_secs(60);
 
-/// What the node is to its stores.
+/// The relation of the node to its stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Start {
-    /// It never was a member: there is nothing, and there never was.
+    /// It never was a member. Its stores are empty and always were.
     New,
-    /// It goes on with what it has.
+    /// It continues with its stores.
     Again,
-    /// Its memory is lost: there is nothing, and there may have been anything.
+    /// It lost its memory. Its stores are empty, and any record may have existed.
     Forgotten,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Media {
     pub(crate) specs: Vec<DatabaseSpec>,
     /// Told to the operator.
     pub(crate) remarks: Vec<String>,
-    /// What keeps the stores going; to be dropped after them.
+    /// Guards that keep the stores running. Dropped after them.
     pub(crate) guards: Vec<Box<dyn Any + Send>>,
     /// Moves the disk stores on, for the threads that turn workers.
     pub(crate) committer: Option<disk::Committer>,
@@ -61,10 +61,10 @@ pub(crate) struct Media {
 type Stores = Vec<Box<dyn Store>>;
 
 impl Media {
-    /// Opens the stores of all databases; only a start with nothing creates them.
+    /// Opens the stores of all databases. Creates them unless the node starts again.
     ///
     /// # Errors
-    /// One line that says what to do.
+    /// One line with a remedy.
     pub(crate) fn open(
         config: &NodeConfig,
         binding: u64,
@@ -151,10 +151,10 @@ impl Media {
         Ok(stores)
     }
 
-    /// Removes every file that a medium may have left: all but the identity.
+    /// Removes every file that a medium may have left, and keeps the identity.
     ///
     /// # Errors
-    /// One line that names what could not be removed.
+    /// One line that names the path that resisted.
     pub(crate) fn wipe(dir: &Path) -> Result<(), String> {
         let failed = |error| format!("{}: cannot be emptied: {error}", dir.display());
         for entry in fs::read_dir(dir).map_err(failed)? {
@@ -182,7 +182,7 @@ fn spec(one: &DatabaseConfig, kinds: &[Durability]) -> DatabaseSpec {
     }
 }
 
-/// What absence means in a store that is made now; memory never outlives a process.
+/// The meaning of absence in a new store. Volatile memory never outlives a process.
 fn beginning(start: Start) -> Beginning {
     match start {
         Start::New => Beginning::New,

@@ -21,21 +21,22 @@ use crate::worker::Input;
 /// Bytes taken from one peer in one turn; the rest waits for the next.
 const TURN_BYTES_MAX: usize = 4 << 20;
 
-/// A peer is slow for which more bytes wait than these, the oldest of them for so long. Less of them may be a packet that was
-/// lost.
+/// A peer is slow for which more bytes wait than these, the oldest of them for so long. Less of
+/// them may be a packet that was lost.
 const SLOW: [(usize, Nanos); 3] = [
     (0, Nanos::from_millis(250)),
     (1 << 20, Nanos::from_millis(50)),
     (UNSENT_LEN_MAX / 4, Nanos::ZERO),
 ];
-/// Who stays slow for so long is spared: what others make up for later costs more than a short pause.
+/// A peer that stays slow for so long is spared. Its later repair costs more than a short pause.
 const LONG: Nanos = Nanos::from_secs(1);
-/// For so long at least, or it would be slow again at once; for twice as long each time that it is so all the same.
+/// The shortest and longest time to spare it. The time doubles whenever the peer turns slow again
+/// at once.
 const REMEMBERED_FOR: [Nanos; 2] = [Nanos::from_secs(5), Nanos::from_secs(60)];
-/// Where something has waited so long, what is new would come too late, and make what follows it late.
+/// Beyond this age of queued frames new ones would arrive too late, and delay later ones.
 const FULL_AFTER: Nanos = Nanos::from_millis(500);
 
-/// Whether what is new comes late to a peer.
+/// Tracks whether new frames reach a peer late.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Slowness {
     pub(super) is_slow: bool,
@@ -57,13 +58,15 @@ struct Link {
     connection: Connection,
     /// There may be something to read.
     readable: bool,
-    /// The peer has closed its end: what is left must be read to the end, no event will come again.
+    /// The peer has closed its end. Read the socket to its end, because no further event will
+    /// arrive.
     closing: bool,
     /// The pipe takes no more for now; an event says when it does.
     blocked: bool,
     /// Since when it is slow.
     slow_since: Option<Nanos>,
-    /// It has been slow for long, which is remembered until then, and for how long after it was so last.
+    /// It has been slow for long, which is remembered until then, and for how long after it was so
+    /// last.
     remembered_until: Nanos,
     remembered_for: Nanos,
 }
@@ -73,7 +76,8 @@ pub(crate) struct Peers {
     links: Vec<Option<Link>>,
     /// Token of the first link; the others follow.
     token_base: usize,
-    /// How long a request may take. What has waited that long for a slow peer is of no use, and keeps what is new waiting.
+    /// The longest duration of a request. Frames that waited so long for a slow peer are useless
+    /// and delay new ones.
     patience: Nanos,
     control: Arc<Mailbox<ControlMail>>,
     happenings: Vec<Happening>,
@@ -155,7 +159,7 @@ impl Peers {
         }
     }
 
-    /// Reads what has arrived. True when some was left for the next turn.
+    /// Reads input. True when some was left for the next turn.
     pub(crate) fn read(
         &mut self,
         registry: &Registry,
@@ -201,7 +205,8 @@ impl Peers {
         self.links.iter().any(|link| link.as_ref().is_some_and(|link| link.peer.node == to))
     }
 
-    /// Queues a frame for a peer; without a link, or room in it, it is lost, as on any link that ends.
+    /// Queues a frame for a peer; without a link, or room in it, it is lost, as on any link that
+    /// ends.
     pub(crate) fn send(
         &mut self,
         registry: &Registry,
@@ -224,14 +229,14 @@ impl Peers {
         }
         match sent {
             Ok(()) => {}
-            // What is under way arrives. A peer that reads nothing is silent, which ends the link.
+            // Frames in flight will arrive. A peer that never reads is silent, which ends the link.
             Err(Reset::Full) => self.dropped += 1,
             Err(why) => self.reset(registry, at, Some(why), inputs),
         }
     }
 
-    /// Keep-alive. Call it after everything that has arrived was read. Where requests wait for a slow peer (`is_clogged`), it is
-    /// reset when what is next on its link is of no use any more.
+    /// Keep-alive. Call it after all input was read. While requests wait for a slow peer
+    /// (`is_clogged`), its link is reset once its next frame is useless.
     pub(crate) fn on_time(
         &mut self,
         registry: &Registry,
@@ -263,7 +268,7 @@ impl Peers {
         self.links.iter().filter_map(|link| link.as_ref().map(timer)).min()
     }
 
-    /// Writes what is queued, once per link.
+    /// Writes queued output, once per link.
     pub(crate) fn flush(&mut self, registry: &Registry, now: Nanos, inputs: &mut Vec<Input>) {
         for at in 0..self.links.len() {
             let Some(link) = self.links[at].as_mut() else { continue };

@@ -1,4 +1,4 @@
-//! Between what formation wants durable and the identity in the data directory.
+//! Converts between formation's durable state and the identity in the data directory.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::formation::{Cluster, Counters, Durable, Standing};
 use crate::settings::{DatabaseSetting, Databases, Limits};
 use crate::uptime::{Keeper, Scale};
 
-/// What the directory says, in formation's words.
+/// Converts an identity to formation's state.
 pub(crate) fn read(identity: &Identity) -> Durable {
     let cluster = identity.cluster.map(|identity::Cluster { id, secret }| Cluster {
         id: ClusterId(id.to_le_bytes()),
@@ -71,10 +71,10 @@ fn limits(member: &identity::Member) -> Option<(types::NodeId, Limits)> {
     Some((member.node, Limits { max_value_size, once_window }))
 }
 
-/// Makes `durable` durable.
+/// Writes `durable` to the data directory.
 ///
 /// # Errors
-/// Those of the directory; nothing may be said any more.
+/// Those of the directory. The node must not send any message afterwards.
 pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirError> {
     let members = members(durable);
     if let Standing::Rejoining(cluster) = durable.standing {
@@ -169,7 +169,7 @@ pub(crate) fn restore_clocks(identity: &Identity, now: Nanos) -> Keeper {
     Keeper::restore(Scale::REAL, &identity.clocks, orderly, now)
 }
 
-/// Makes the clocks durable. `stops`: nothing counts on them any more before the next start.
+/// Saves the clocks. `stops`: no countdown uses them before the next start.
 pub(crate) fn save_clocks(
     dir: &mut DataDir,
     clocks: Vec<SavedClock>,

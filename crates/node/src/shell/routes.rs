@@ -1,4 +1,4 @@
-//! Which worker of a node gets what one of them has read.
+//! Routes input that one worker has read to the workers of its node.
 
 use bytes::Bytes;
 use types::{NodeId, Shard};
@@ -27,9 +27,10 @@ impl Routes<'_> {
         }
     }
 
-    /// A peer's workers share a link, but not frames: whose shard is the first in one has all of it. Where the peer runs
-    /// so many `workers` that this is not so, who reads the link takes frames apart, one after the other: parts that are
-    /// passed on would be overtaken by frames that are not.
+    /// Sends a frame of a peer to the worker of its first shard. A peer's workers share a link, but
+    /// not frames, so all messages of a frame usually belong to one worker. If the peer's number of
+    /// `workers` prevents that, the reader of the link splits frames in order: forwarded parts
+    /// would be overtaken by whole frames.
     pub(crate) fn send_frame(&mut self, from: NodeId, workers: u16, bytes: Bytes) {
         let is_sorted = usize::from(workers).is_multiple_of(self.mail.len());
         let frame = |bytes| Input::Frame { from, bytes };

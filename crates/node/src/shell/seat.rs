@@ -1,4 +1,4 @@
-//! What drivers know of each other, and how one hands workers to another.
+//! Worker assignment: event loops give workers to each other.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Locks and flags of what threads hand each other. With the feature `shuttle` they are those of that crate, whose tests
-//! (`interleavings`) try the orders in which threads can meet.
+//! Locks and flags that threads share. The feature `shuttle` replaces them with those of that
+//! crate, whose tests (`interleavings`) explore thread schedules.
 
 #[cfg(not(feature = "shuttle"))]
 pub(super) use std::sync::{

@@ -1,5 +1,5 @@
-//! One worker with its sockets: reads everything that arrived, turns the worker, writes once per socket. A driver's
-//! thread waits for it ([`super::driver`]).
+//! One worker with its sockets: reads everything that arrived, turns the worker, writes once per
+//! socket. A driver's thread waits for it ([`super::driver`]).
 
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -41,21 +41,24 @@ const SCRATCH_LEN: usize = 64 << 10;
 /// Connections accepted in one turn.
 const ACCEPTED_MAX: usize = 64;
 
-/// Turns of the worker in one pass: outcomes let sessions ask on, and the answers may be there at once.
+/// Turns of the worker in one pass: outcomes let sessions ask on, and the answers may be there at
+/// once.
 const TURNS_MAX: usize = 4;
 
-/// A turn that takes longer takes in less the next time: meanwhile nobody reads what peers say, and they hear nothing.
+/// A longer turn reduces the input of the next one. During a turn the worker reads and writes no
+/// socket.
 const TURN_LONG: Nanos = Nanos::from_millis(50);
 
 /// Inputs that a turn takes in however long the one before was, and those that it takes in at most.
 const TURN_INPUTS: (usize, usize) = (32, 1 << 20);
 /// Those that the first one takes in, before it is known how long they take.
 const TURN_INPUTS_FIRST: usize = 1024;
-/// Requests that a pass takes in though the next turn has enough to do: on a node that is slower than the others peers fill
-/// each turn.
+/// Requests that an iteration accepts though the next turn is full. On a node that is slower than
+/// the others peers fill each turn.
 const REQUESTS_MIN: usize = 8;
 
-/// A pass that has taken so long takes no further turn: what the first one said waits for its end.
+/// An iteration of this duration starts no further turn: the output of the first one waits for its
+/// end.
 pub(crate) const PASS_LONG: Nanos = Nanos::from_millis(25);
 
 /// How often it is said that clients cannot be accepted, at most.
@@ -67,7 +70,8 @@ const ROOM_EVERY: Nanos = Nanos::from_millis(500);
 /// How old the published counters may be.
 const STATS_EVERY: Nanos = Nanos::from_millis(250);
 
-/// Connections that wait to be accepted. An event tells of new ones only, not of those it has told of before.
+/// Connections that wait to be accepted. An event tells of new ones only, not of those it has told
+/// of before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Backlog {
     /// The next event tells.
@@ -109,9 +113,10 @@ pub(crate) struct WorkerThread {
     next_client: u64,
     /// Something read in this pass waits for the next.
     is_left: bool,
-    /// The worker is to be turned though nothing has come for it: a timer is due, or a store has completed something.
+    /// The worker must turn without new input: a timer is due, or a store completed an operation.
     is_due: bool,
-    /// Too few peers for a majority take what is said to them as fast as it is: no requests are taken in meanwhile.
+    /// Too few peers for a majority keep up with their links. The worker reads no requests
+    /// meanwhile.
     is_clogged: bool,
     write_window: WriteWindow,
     stats_at: Nanos,
@@ -178,7 +183,7 @@ impl WorkerThread {
         self.index
     }
 
-    /// Lets what is in flight end.
+    /// Lets the requests in flight end.
     pub(crate) fn drain(&mut self) {
         self.listener = None;
         if !self.is_drained && self.clients.is_drained() {
@@ -187,7 +192,7 @@ impl WorkerThread {
         }
     }
 
-    /// False when there is something to do already. Otherwise whoever sends mail from now on makes a noise.
+    /// False when there is work. After true, each sender of mail wakes the thread.
     pub(crate) fn may_sleep(&self) -> bool {
         !self.has_work() && self.mailbox.may_sleep()
     }
@@ -248,7 +253,7 @@ impl WorkerThread {
     fn request_room(&self) -> usize {
         match &self.worker {
             _ if self.board.is_stopping() || self.is_clogged => 0,
-            // What waits for a turn is not in progress yet, and what peers say would stand behind it.
+            // Queued inputs are not in progress yet, and messages of peers would queue behind them.
             Some(worker) => {
                 let of_turn = self.turn_inputs.saturating_sub(self.inputs.len());
                 worker.request_room().min(of_turn.max(REQUESTS_MIN))
@@ -268,14 +273,14 @@ impl WorkerThread {
             .min()
     }
 
-    /// Takes in what has arrived; what it has read for other workers is on its way to them.
+    /// Takes new input in. Input for other workers is sent to them.
     pub(crate) fn gather(&mut self, moment: Moment) -> Result<(), String> {
         self.note_time(moment);
         self.write_window.look(self.now, self.is_clogged, self.clients.writes());
         let of_stores = self.worker.as_ref().map_or(usize::MAX, |it| it.writes_max());
         self.clients.writes_max = of_stores.min(self.write_window.max());
         self.look_at_room();
-        // Nobody is silent before what has arrived was looked at.
+        // Read all input first: a peer with unread input is not silent.
         let is_due =
             |peers: &Peers| peers.next_timer(self.is_clogged).is_some_and(|at| at <= self.now);
         if std::mem::take(&mut self.fired) || is_due(&self.peers) {
@@ -299,7 +304,8 @@ impl WorkerThread {
         }
     }
 
-    /// At most a few turns, as long as there is something for them. What it writes to sockets waits for [`Self::flush`].
+    /// Runs at most a few turns, while there is input. Its output to sockets waits for
+    /// [`Self::flush`].
     pub(crate) fn work(&mut self, pass_began: Moment) -> Result<(), String> {
         // Mail first: a countdown in a frame that another thread has read must not start
         // before the frame came.
@@ -375,7 +381,8 @@ impl WorkerThread {
         self.backlog = Backlog::More;
     }
 
-    /// They are asked for again in every pass, for which timers see: asking at once would turn in vain.
+    /// They are asked for again in every pass, for which timers see: asking at once would turn in
+    /// vain.
     fn leave_waiting(&mut self, reason: impl std::fmt::Display) {
         self.backlog = Backlog::OutOfReach;
         if self.said_out_of_reach.is_none_or(|at| self.now >= at + OUT_OF_REACH_EVERY) {
@@ -438,7 +445,7 @@ impl WorkerThread {
             Mail::Loss(loss) => self.inputs.push(Input::Loss { loss }),
             Mail::Begin { worker, first } => {
                 self.worker = Some(worker);
-                // What its stores have completed by now was told to nobody.
+                // Its stores may have completed operations without a wake-up.
                 self.is_due = true;
                 self.inputs.splice(0..0, first);
             }
@@ -450,7 +457,7 @@ impl WorkerThread {
         let room = self.request_room();
         let mut routes =
             Routes { me: self.index, inputs: &mut self.inputs, mail: &mut self.mail_out };
-        // What a turn would not take in is left to the link: there is a limit to what waits there, and none here.
+        // Leave input beyond the limit of a turn in the socket: the queue here has no other bound.
         self.is_left = routes.inputs.len() >= self.turn_inputs
             || self.peers.read(registry, self.now, &mut self.scratch, &mut routes);
         self.peers.on_time(registry, self.now, self.is_clogged, routes.inputs);
@@ -495,7 +502,7 @@ impl WorkerThread {
         Ok(())
     }
 
-    /// Before the node belongs to a cluster nothing can be asked of it, and no peer speaks to its workers.
+    /// Before the node belongs to a cluster it serves no request, and no peer sends to its workers.
     fn answer_loading(&mut self) {
         for input in std::mem::take(&mut self.inputs) {
             if let Input::Request { tag, .. }
@@ -508,8 +515,8 @@ impl WorkerThread {
         self.hand_over_replies();
     }
 
-    /// Lets another worker of this thread send this one's frames, so that a peer gets one packet from both: any worker
-    /// of a node takes frames for all of them.
+    /// Moves this worker's frames to another worker of this thread, so that a peer gets one packet
+    /// from both. Any worker of a node accepts frames for all of them.
     pub(crate) fn share_frames(&mut self, now: Nanos, lead: &mut WorkerThread) {
         for (to, frame) in self.frames.drain(..) {
             if lead.peers.has_link(to) {
@@ -571,9 +578,9 @@ impl WorkerThread {
     /// Everything leaves, once per socket.
     pub(crate) fn flush(&mut self, now: Nanos) {
         self.send_frames(now);
-        // Where somebody found that a promise does not hold, nothing more is said.
+        // After a broken invariant the node sends no further output.
         if !self.board.has_failed() {
-            // What this pass has said does not make a peer slow.
+            // The output of this iteration does not make a peer slow.
             self.peers.flush(self.poll.registry(), self.now, &mut self.inputs);
             self.clients.flush(self.poll.registry());
             self.publish_stats();

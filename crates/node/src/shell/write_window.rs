@@ -1,14 +1,14 @@
-//! How much clients' writes under way may weigh while the peers that a majority needs are slow.
+//! Limits client writes in flight while the peers that a majority needs are slow.
 //!
-//! What waits for a slow peer is known only once it waits, and by then so much may have been taken in that all of it
-//! comes too late. So every time they turn out to be slow, half of what was under way may be under way at once, and
-//! twice as much after each while in which they were not.
+//! A backlog at a slow peer is known only once it exists. By then the node may have accepted so
+//! many writes that all of them come too late. So the window halves each time these peers turn
+//! slow, and doubles after each period in which they were fast.
 
 use base::Nanos;
 
 const DOUBLED_AFTER: Nanos = Nanos::from_millis(500);
 
-/// So few short writes are not what makes a peer slow.
+/// So few short writes never make a peer slow.
 const SMALLEST: usize = 8;
 /// Beyond this it is no bound.
 const LARGEST: usize = 1 << 16;
@@ -31,7 +31,8 @@ impl WriteWindow {
         self.max
     }
 
-    /// Whether too few peers for a majority are fast now, and what the writes under way weigh.
+    /// Updates the window. `is_slow`: too few peers for a majority are fast. `writes`: the weight
+    /// in flight.
     pub(super) fn look(&mut self, now: Nanos, is_slow: bool, writes: usize) {
         if is_slow {
             if !self.was_slow {

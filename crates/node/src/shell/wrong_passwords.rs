@@ -20,7 +20,7 @@ pub(super) struct WrongPasswords {
     total: u64,
 }
 
-/// What to log of one wrong password.
+/// The log entry for one wrong password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// A line. So many before it had none.

@@ -1,18 +1,18 @@
-//! How many keys a database has at this node, without listing them.
+//! Estimates how many keys a database has at this node, without listing them.
 //!
-//! A [`Census`] counts part of a worker's hash space and keeps that part's sums exact: every change
-//! of a register that the worker writes adds its new weight and takes its old one off. The part
-//! grows by scans of what storage holds, one short scan at a time after a start, until all is
-//! counted or a [`SAMPLE`] of keys is. Sums are then scaled by the part that was counted.
+//! A [`Census`] counts part of a worker's hash space and keeps that part's sums exact. Each write
+//! of a register adds its new weight and subtracts its old one. After a start the part grows by
+//! short scans of storage, one at a time. It stops when all is counted, or a [`SAMPLE`] of keys.
+//! Sums are then scaled by the part that was counted.
 //!
-//! How exact: to the key while the worker's part of a database has fewer keys than [`SAMPLE`]. Above
-//! that, keys lie evenly in the hash space, so the error is 0.32 % (one standard deviation) and 1 %
-//! in 997 of 1,000 cases. A process whose records live no longer than it does has counted all from
-//! the start. If deletions make the sample small, the part grows on.
+//! The count is exact while the worker's part of a database has fewer keys than [`SAMPLE`]. Above
+//! that, keys lie evenly in the hash space. The standard deviation is 0.32 %, and the error is
+//! under 1 % in 997 of 1,000 cases. A volatile database has counted all from the start. If
+//! deletions make the sample small, the part grows on.
 //!
-//! It is one replica's count: a replica that missed a write counts it once it is repaired, and a
-//! key whose time to live has passed counts until it is removed. Damage makes a shard's sums void,
-//! and the shard is counted again.
+//! The count describes one replica. A replica that missed a write counts it once it is repaired,
+//! and an expired key counts until it is removed. Damage makes a shard's sums void, and the shard
+//! is counted again.
 
 use base::Nanos;
 use protocols::{Scan, Weight};
@@ -71,7 +71,7 @@ impl Sums {
     }
 }
 
-/// What was counted of one shard.
+/// The counted part of one shard.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     /// Below this position; `None`: all of it.
@@ -106,7 +106,7 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Of worker `index` of `workers`. What `is_empty` needs no scan.
+    /// Creates the census of worker `index` of `workers`. An empty store needs no scan.
     pub(crate) fn new(index: usize, workers: usize, is_empty: bool) -> Census {
         let owned = (index..SHARDS).step_by(workers).count() as u64;
         let below = |shard: Shard| if is_empty { None } else { Some(shard.first_hash()) };
@@ -157,7 +157,7 @@ impl Census {
         self.sums.merge(sums);
     }
 
-    /// What was counted of a shard is void.
+    /// Discards the sums of a shard.
     pub(crate) fn reset(&mut self, shard: Shard) {
         let counted = &mut self.shards[usize::from(shard.0)];
         self.sums.subtract(counted.sums);
@@ -178,8 +178,8 @@ impl Census {
         })
     }
 
-    /// Takes the records that a scan found in storage, `stored`, and what was counted of the
-    /// registers in memory, which storage may not know yet.
+    /// Adds the result of a scan. `stored` are the records in storage. The sums of resident
+    /// registers replace theirs, because storage may not know the latest writes.
     pub(crate) fn take(
         &mut self,
         shard: Shard,
@@ -247,7 +247,7 @@ impl Worker {
         self.counting.end(self.shared.now, pause);
     }
 
-    /// What this worker's part of each database holds; `None` for one of which nothing was counted.
+    /// This worker's part of each database; `None` for a database that is not counted yet.
     pub fn figures(&self) -> impl Iterator<Item = Option<DatabaseFigures>> {
         let engines = self.engines.all().iter();
         engines.filter(|engine| engine.database().is_of_users()).map(|engine| engine.figures())

@@ -9,7 +9,8 @@ use types::Ticket;
 /// Batches measured at a time; a medium with more in flight is measured by these.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Batches of one store, from the event-loop iteration that submits a batch to the one that learns of its end.
+/// Batches of one store, from the event-loop iteration that submits a batch to the one that learns
+/// of its end.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     in_flight: VecDeque<(Ticket, Nanos)>,
@@ -35,7 +36,8 @@ impl Commits {
         }
     }
 
-    /// Within an iteration time stands still for the worker: a medium that is faster is measured at its end.
+    /// Within an iteration time stands still for the worker: a medium that is faster is measured at
+    /// its end.
     pub(crate) fn iteration_ended(&mut self, now: Nanos) {
         for at in self.ended_at_once.drain(..) {
             self.latency.record(now.since(at));

@@ -1,7 +1,7 @@
-//! A worker's engines, and which of them are awake.
+//! A worker's engines, and the set of those that are awake.
 //!
-//! Most databases of a node are at rest at most times. A turn passes over the engines that are awake, so what it costs
-//! does not grow with the others.
+//! Most databases of a node are idle at most times. A turn visits only awake engines, so idle ones
+//! do not add to its cost.
 
 use types::limits::SPACES;
 
@@ -74,7 +74,7 @@ impl Engines {
         })
     }
 
-    /// Lets those rest that have nothing to do until something is done with them again.
+    /// Puts idle engines to rest until the next call that wakes them.
     pub(super) fn rest(&mut self, absent_kept: usize) {
         for index in bits(self.awake) {
             let engine = &self.all[index];

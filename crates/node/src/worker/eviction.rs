@@ -1,7 +1,8 @@
-//! Which registers leave memory: those that are absent soon, others once there are too many, and where storage is memory
-//! too, whatever nobody used for a while.
+//! Evicts registers from memory: absent ones soon, others above the memory limit. Volatile storage
+//! also takes back idle registers.
 //!
-//! A hand goes round the shards for each of the last two. What was used since one came by gets another chance.
+//! Each of the last two has a clock hand over the shards. A register used since the last lap stays
+//! for another.
 
 use base::Nanos;
 use types::Shard;
@@ -10,24 +11,27 @@ use types::key::SHARDS;
 use super::Worker;
 use crate::engine::CELL_LEN;
 
-/// One of so many cells may say that there is no register, though nobody needs it: who asks again is answered without
-/// asking storage.
+/// One cache entry in this many may record an absent register. Such an entry saves a load from
+/// storage.
 const ABSENT_PART: usize = 256;
 
 /// Shards that the evicting hand looks at in one turn, at most, unless they have few registers.
 const EVICTED_SHARDS: usize = 16;
 
-/// Registers that it may look at in any case: large ones are few, and come in as fast as small ones.
+/// Registers that it may look at in any case: large ones are few, and come in as fast as small
+/// ones.
 const EVICTED_CELLS: usize = 4096;
 
-/// How many times the part of registers that has to go it looks at: many of them have another chance.
+/// How many times the part of registers that has to go it looks at: many of them have another
+/// chance.
 const EVICTED_PARTS: usize = 4;
 
 /// One of so many bytes is for registers, however much stores hold.
 const KEPT_PART: usize = 8;
 
-/// Time in which the packing hand goes round: a register that was not used for so long leaves within as long again.
-/// Longer than a busy working set of a million registers needs to be used once.
+/// Time in which the packing hand goes round: a register that was not used for so long leaves
+/// within as long again. Longer than a busy working set of a million registers needs to be used
+/// once.
 const PACKING_ROUND: Nanos = Nanos::from_secs(30);
 
 impl Worker {
@@ -45,7 +49,8 @@ impl Worker {
         self.cells_memory / CELL_LEN / ABSENT_PART
     }
 
-    /// Turns the hand over as many shards as it takes to get below the limit, or as one turn may spend.
+    /// Turns the hand over as many shards as it takes to get below the limit, or as one turn may
+    /// spend.
     pub(super) fn evict(&mut self) {
         let (memory, memory_max) = (self.engines.memory(), self.memory_max());
         if memory <= memory_max {
@@ -61,8 +66,8 @@ impl Worker {
         }
     }
 
-    /// Shards to look at in this turn: more where they hold few registers, and where much has to go. Never a register
-    /// twice: it would not have its other chance.
+    /// Shards to look at in this turn: more where they hold few registers, and where much has to
+    /// go. Never a register twice: it would not have its other chance.
     fn evicted_shards(&self, memory: usize, excess: usize) -> usize {
         let resident =
             self.engines.all().iter().map(|engine| engine.resident()).filter(|&it| it > 0);
@@ -74,7 +79,7 @@ impl Worker {
         EVICTED_SHARDS.max(for_cells).max(for_excess).min(lap)
     }
 
-    /// Bytes of memory that registers may take: what stores hold is in memory as well, and comes off.
+    /// Memory in bytes that registers may take: the limit less the memory of the stores.
     fn memory_max(&self) -> usize {
         let held: usize = self.shared.stores.iter().map(|state| state.store.memory()).sum();
         self.cells_memory.saturating_sub(held).max(self.cells_memory / KEPT_PART)
@@ -86,7 +91,8 @@ impl Worker {
         self.shared.counters.cells_evicted += dropped as u64;
     }
 
-    /// To the next shard of this worker, and after the last one to the next engine that has anything to evict.
+    /// To the next shard of this worker, and after the last one to the next engine that has
+    /// anything to evict.
     fn advance_hand(&mut self) {
         let (engine, shard) = self.hand;
         if let Some(next) = self.shard_after(shard) {
@@ -117,7 +123,7 @@ impl Worker {
         self.packs_at = self.shared.now + Nanos(PACKING_ROUND.0 / shards);
     }
 
-    /// When the packing hand looks at its next shard; `None`: there is nothing to look at.
+    /// When the packing hand visits its next shard; `None`: no register is idle there.
     pub(super) fn next_packing(&self) -> Option<Nanos> {
         let has_any = |engine: usize| self.engines.all()[engine].resident() > 0;
         self.engines.packing().any(has_any).then_some(self.packs_at)

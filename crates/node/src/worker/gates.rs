@@ -1,4 +1,4 @@
-//! What waits for storage: effects in the order of the tickets that release them.
+//! The durability queue: effects that wait for storage, in the order of their tickets.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,8 @@ use types::Ticket;
 
 /// Effects behind tickets. Those of one ticket keep their order.
 ///
-/// Few tickets are ever in flight (one per batch that storage has accepted), so a short sorted queue of batches
-/// beats any tree.
+/// Few tickets are ever in flight (one per batch that storage has accepted), so a short sorted
+/// queue of batches beats any tree.
 #[derive(Debug)]
 pub(crate) struct Gates<T> {
     batches: VecDeque<(Ticket, Vec<T>)>,

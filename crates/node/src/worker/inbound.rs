@@ -1,4 +1,4 @@
-//! Frames of peers: what they tell of losses, and their messages for this worker.
+//! Frames of peers: their crash vectors, and their messages for this worker.
 
 use bytes::Bytes;
 use protocols::{Peer, WARMED};
@@ -37,7 +37,8 @@ impl Worker {
         self.on_messages(peer, header_bytes, messages);
     }
 
-    /// [Michael et al., DISC 2017] Takes the newest of both crash vectors before anything of the frame is believed.
+    /// [Michael et al., DISC 2017] Takes the newest of both crash vectors before anything of the
+    /// frame is believed.
     fn merge_losses(&mut self, header: &Header<'_>) {
         let mut grew = self.shared.learn(header.sender, header.incarnation, header.loss);
         for (node, loss) in header.losses() {
@@ -49,7 +50,8 @@ impl Worker {
     }
 
     fn on_messages(&mut self, from: Peer, header: &[u8], messages: Messages<'_>) {
-        // Parts for other workers; there are few of those, and only when peers run another number of workers.
+        // Parts for other workers; there are few of those, and only when peers run another number
+        // of workers.
         let mut parts: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut batch = Batch::new();
         for message in messages {

@@ -1,8 +1,9 @@
-//! Amnesia found at run time: nothing is said until the node's loss has been durably raised.
+//! Amnesia found at run time: the worker is silent until the node's loss is durably raised.
 //!
-//! Acknowledgements given before a loss prove nothing once the loss is known (the crash vector), so a worker that
-//! finds records forgotten asks for a higher loss and, until it is told that it is durable, keeps its frames and
-//! replies to itself and what it found from its engines. Messages made meanwhile still carry the old loss.
+//! Acknowledgements from before a loss are void once the loss is known (the crash vector). A worker
+//! that finds records forgotten asks for a higher loss. Until that is durable it holds back its
+//! frames and replies, and hides the finding from its engines. Messages made meanwhile still carry
+//! the old loss.
 
 use base::sometimes;
 use types::{Incarnation, Loss, NodeId};
@@ -66,9 +67,9 @@ impl Shared {
         self.hold.discover(self.me().loss);
     }
 
-    /// Takes in what is said of a member. True when a loss grew.
+    /// Notes the counters of a member. True when a loss grew.
     pub(crate) fn learn(&mut self, node: NodeId, incarnation: Incarnation, loss: Loss) -> bool {
-        // What was made under the old loss must not carry the new one.
+        // Messages made under the old loss must not carry the new one.
         if node == self.peers.me() && loss > self.me().loss {
             self.outbox.seal_all(self.sets.epoch(), &self.peers);
         }

@@ -1,15 +1,16 @@
-//! Messages on their way out: one open frame per peer, encoded in place.
+//! Outgoing messages: one open frame per peer, encoded in place.
 //!
-//! A frame's header is written when it is sealed, so that its crash vector is as new as any of its messages. The
-//! sender's own loss is the exception: a message must carry the loss it was made under, so all frames are sealed
-//! before the loss is raised.
+//! A frame's header is written when it is sealed, so that its crash vector is as new as any of its
+//! messages. The sender's own loss is the exception. A message must carry the loss it was made
+//! under, so all frames are sealed before the loss is raised.
 
 use protocols::Peers;
 use types::{Database, Epoch, NodeId, Shard, Wire};
 
 use crate::frame_payload::{header_len, put_message, write_header};
 
-/// A frame this long is sealed before the next message. One message more fits the transport's limit.
+/// A frame this long is sealed before the next message. One message more fits the transport's
+/// limit.
 const FRAME_LEN_FULL: usize = 1 << 20;
 
 /// Bytes of sealed frames that may wait for a loss to be raised, per peer.
@@ -100,7 +101,8 @@ impl Outbox {
         }
     }
 
-    /// Drops what is held for peers beyond a bound and returns those peers: for them the link was lost.
+    /// Drops the frames of peers that hold more than the bound, and returns those peers. Their
+    /// links count as lost.
     pub(crate) fn drop_excess(&mut self) -> Vec<NodeId> {
         let mut dropped = Vec::new();
         for peer in &mut self.peers {

@@ -1,7 +1,7 @@
-//! Events that wait for a register or a shard's fields to be read.
+//! Load waiters: events that wait until storage has loaded a register or a shard's fields.
 //!
-//! Only misses come here. What waits for one key keeps its order; what waits for a shard keeps the order of the
-//! whole shard and then goes on to its keys.
+//! Only misses come here. Events that wait for one key keep their order. Events that wait for a
+//! shard keep the order of the whole shard, and then wait for their keys.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,9 +10,9 @@ use hashbrown::hash_map::Entry;
 use types::key::ByHash;
 use types::{Key, Shard};
 
-/// What waits takes memory.
+/// An event whose memory is bounded while it waits.
 pub(crate) trait Parked {
-    /// Bytes of what a peer has sent.
+    /// Bytes of the peer's message in it.
     fn len(&self) -> usize;
 }
 
@@ -43,7 +43,7 @@ impl<T: Parked> Parking<T> {
         self.len
     }
 
-    /// Bytes of what peers have sent among them.
+    /// Bytes of peers' messages among them.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,7 +1,8 @@
-//! Carrying out what a step asked for, and holding back what must not be said yet.
+//! Applies the effects of a step, and holds back those that are not durable yet.
 //!
-//! A message or reply names the ticket that must be durable first. What is durable already leaves with this turn;
-//! the rest waits in order of tickets. A message to this node itself takes the same path and never sees the network.
+//! A message or reply names the ticket that must be durable first. If it is, the effect leaves with
+//! this turn. Otherwise it joins the durability queue. A message to this node itself takes the same
+//! path and never sees the network.
 
 use protocols::{Effects, Message, Protocol, Send, Touches};
 use storage::Room;
@@ -103,7 +104,7 @@ impl<P: Protocol> EngineOf<P> {
         self.inner.extend(self.fx.scans.drain(..).map(Work::Scan));
     }
 
-    /// Sends what is free to leave: into the peer's frame, or back to this engine.
+    /// Sends a durable message: into the peer's frame, or back to this engine.
     fn leave(&mut self, shared: &mut Shared, to: NodeId, message: P::Message) {
         if to == shared.peers.me() {
             shared.counters.messages_looped += 1;
@@ -129,7 +130,7 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// Lets go what waited for tickets up to `durable`.
+    /// Releases the effects that wait for tickets up to `durable`.
     pub(crate) fn release(&mut self, shared: &mut Shared, durable: Ticket) {
         while let Some(mut batch) = self.gates.open(durable) {
             for gated in batch.drain(..) {

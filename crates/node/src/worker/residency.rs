@@ -1,7 +1,8 @@
-//! Making registers and shard fields resident before an event is handled, and what happens to forgotten ones.
+//! Loads registers and shard fields into the register cache before an event is handled, and handles
+//! forgotten ones.
 //!
-//! An event whose register or shard is not in memory is parked and a read started; later events of the same key
-//! queue behind it. What storage calls lost is shown to the protocol only once the node's loss has been raised.
+//! An event whose register or shard is not in memory waits for a load, and later events of the same
+//! key queue behind it. The protocol sees lost records only once the node's loss has been raised.
 
 use base::sometimes;
 use protocols::{Protocol, Touches};
@@ -11,7 +12,7 @@ use types::{Key, Shard, Ticket, Wire};
 use super::shared::Shared;
 use crate::engine::{EngineOf, UNENCODED_LEN, Work};
 
-/// What an event waits for.
+/// The load that an event waits for.
 enum Missing {
     Nothing,
     Key,
@@ -29,16 +30,16 @@ pub(crate) struct Clearing {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ClearingStep {
-    /// What was recovered has not been put into a batch yet.
+    /// The recovered records are not in a batch yet.
     Changed,
-    /// What was recovered is durable after this ticket.
+    /// The recovered records are durable with this ticket.
     Written(Ticket),
     /// Storage was told, and knows after this ticket.
     Told(Ticket),
 }
 
 impl<P: Protocol> EngineOf<P> {
-    /// Runs an event now, or parks it until what it names is resident.
+    /// Runs an event now, or makes it wait until its register or shard is resident.
     pub(crate) fn admit(&mut self, shared: &mut Shared, work: Work<P>) {
         match self.missing(shared, work.touches()) {
             Missing::Nothing => self.run_work(shared, work),
@@ -54,7 +55,8 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// True when what an event names is plainly resident; false may also mean that one has to look closer.
+    /// True when the event's register or shard is certainly resident. If false, [`Self::admit`]
+    /// decides.
     pub(crate) fn is_ready(&mut self, touches: Touches<'_>) -> bool {
         let (shard, key) = match touches {
             Touches::Key(key) => (key.shard(), Some(key)),
@@ -85,7 +87,7 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// True for a shard whose amnesia may not be shown yet: nothing of it goes on.
+    /// True for a shard whose amnesia is not announced yet. Its events wait.
     pub(crate) fn is_hidden(&self, shard: Shard) -> bool {
         !self.forgotten.is_empty() && self.forgotten.contains(&shard)
     }
@@ -190,7 +192,7 @@ impl<P: Protocol> EngineOf<P> {
         true
     }
 
-    /// A register was found lost that nobody was told of yet.
+    /// Handles a register that was found lost and not reported yet.
     fn withhold(&mut self, shared: &mut Shared, key: &Key) {
         if self.clearing.iter().any(|it| it.shard == key.shard()) {
             sometimes!("a register of a recovered shard waits until storage knows");
@@ -223,8 +225,8 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// What storage holds of a shard is whole and too old. It is forgotten, as if it had been found damaged, and with it the
-    /// register that showed it.
+    /// Discards a shard whose stored records are intact but too old. It is forgotten, as if
+    /// damaged, with the register that showed it.
     pub(crate) fn disown(&mut self, shared: &mut Shared, shard: Shard, key: Option<&Key>) {
         sometimes!("a shard is disowned");
         let state = &mut shared.stores[self.store];
@@ -239,7 +241,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     pub(crate) fn discover_forgotten(&mut self, shared: &mut Shared, shard: Shard) {
-        // What was recovered may be lost again: storage must not be told that the shard is known.
+        // The recovered records may be lost again, so storage must not mark the shard as known.
         self.clearing.retain(|it| it.shard != shard);
         if !self.forgotten.contains(&shard) {
             self.forgotten.push(shard);
@@ -247,7 +249,7 @@ impl<P: Protocol> EngineOf<P> {
         shared.discover_loss();
     }
 
-    /// The loss is raised: the protocol may see what was forgotten.
+    /// Shows the forgotten shards and lost keys to the protocol, after the loss was raised.
     pub(crate) fn reveal_losses(&mut self, shared: &mut Shared) {
         let forgotten = std::mem::take(&mut self.forgotten);
         for &shard in &forgotten {
@@ -272,8 +274,9 @@ impl<P: Protocol> EngineOf<P> {
         self.reload_clearing_keys(shared);
     }
 
-    /// What is whole in memory may be damaged in storage. Nobody recovers it, so it is written before the shard may be
-    /// called known: evicted later, it would be absent in silence.
+    /// Writes the resident registers of a shard, whose stored copies may be damaged. No recovery
+    /// covers them. Unwritten, they would silently turn absent if evicted after the shard is marked
+    /// as known.
     fn write_anew(&mut self, shard: Shard) {
         if !self.outlives_process {
             return;
@@ -286,7 +289,7 @@ impl<P: Protocol> EngineOf<P> {
 
     /// The protocol has recovered a shard: absence means absence again.
     pub(crate) fn start_clearing(&mut self, shared: &mut Shared, shard: Shard) {
-        // Found forgotten anew: what was recovered may be lost again, and is recovered once more.
+        // The shard was found forgotten again, so its recovery starts over.
         if self.forgotten.contains(&shard) || !self.cells.is_forgotten(shard) {
             return;
         }
@@ -298,8 +301,8 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// Everything changed so far is in a batch: from its ticket on, storage may call the shard known. Not with the same
-    /// batch, which need not be atomic.
+    /// Everything changed so far is in a batch: from its ticket on, storage may call the shard
+    /// known. Not with the same batch, which need not be atomic.
     pub(crate) fn date_clearing(&mut self, shared: &mut Shared) {
         if self.clearing.is_empty() {
             return;
@@ -312,7 +315,8 @@ impl<P: Protocol> EngineOf<P> {
         self.step_clearing(shared, durable);
     }
 
-    /// Tells storage of shards whose recovered records are durable, and is done with those that storage knows.
+    /// Tells storage of shards whose recovered records are durable, and is done with those that
+    /// storage knows.
     pub(crate) fn step_clearing(&mut self, shared: &mut Shared, durable: Ticket) {
         if self.clearing.is_empty() {
             return;

@@ -1,14 +1,15 @@
-//! Listings: what storage holds of a shard, overlaid with what memory knows better.
+//! Scans of a shard: stored records, replaced by newer ones in memory.
 //!
-//! Storage answers a scan with the records up to some position. A resident register wins over its record: it may
-//! have been written, removed or lost since. While a scan is under way no register of its shard is evicted, so
-//! whatever changed since storage looked is still resident when the answer comes.
+//! Storage answers a scan with the records up to some position. A resident register wins over its
+//! record: it may have been written, removed or lost since. While a scan is in flight no register
+//! of its shard is evicted. So each change since storage answered is still resident when the answer
+//! arrives.
 
 use bytes::Bytes;
 use protocols::{Cell, Scan, ScannedCell};
 use types::{Key, Wire};
 
-/// Bytes of keys and records after which a step of a listing ends: what is said of them goes into one message.
+/// Bytes of keys and records at which a step of a scan ends. Each step goes into one message.
 const MERGED_LEN_MAX: usize = 4 << 20;
 
 /// A scan that storage has not answered yet.
@@ -30,11 +31,12 @@ pub(crate) enum ScanPurpose {
     Census,
 }
 
-/// Merges two sources, both in key order, both starting at `from_hash` and complete up to `until` (`None`: the end of
-/// the shard).
+/// Merges two sources, both in key order, both starting at `from_hash` and complete up to `until`
+/// (`None`: the end of the shard).
 ///
-/// The result never reaches beyond that, never splits a hash, and holds about `limit` registers, or some
-/// [`MERGED_LEN_MAX`] bytes of them. `copy` copies a record and says about how long it is. The position returned is where to go on.
+/// The result never reaches beyond that, never splits a hash, and holds about `limit` registers, or
+/// some [`MERGED_LEN_MAX`] bytes of them. `copy` copies a record and says about how long it is. The
+/// position returned is where to go on.
 pub(crate) fn merge<R: Wire>(
     scan: Scan,
     stored: Vec<(Key, Bytes)>,

@@ -1,7 +1,7 @@
-//! When a worker has its stores verify what they hold, whether or not anybody asks for it.
+//! Schedules the background verification of a worker's stores.
 //!
-//! A medium is read at a set rate, in steps so small that no request notices; after a pass there is a pause, so that a
-//! small medium is not read all the time. What to read and how is the store's business.
+//! A medium is read at a set rate, in steps too small to delay a request. After a pass there is a
+//! pause, so that a small medium is not read all the time. The store chooses the data of each step.
 
 use base::Nanos;
 use protocols::Stats;
@@ -22,12 +22,13 @@ pub struct ScrubConfig {
     pub bytes_per_second: u64,
     /// From the beginning of a pass to that of the next, at least.
     pub pass_min: Nanos,
-    /// Within this time every shard is compared with the other replicas; zero: only after writes and restarts.
+    /// Within this time every shard is compared with the other replicas; zero: only after writes
+    /// and restarts.
     pub compare_every: Nanos,
 }
 
 impl ScrubConfig {
-    /// Nothing is looked at that nobody asks for.
+    /// No background verification.
     pub const OFF: ScrubConfig =
         ScrubConfig { bytes_per_second: 0, pass_min: Nanos::ZERO, compare_every: Nanos::ZERO };
     /// A mebibyte a second, a pass an hour at most, a comparison a day.

@@ -1,4 +1,4 @@
-//! What the engines of one worker share: time, view, stores, the way out.
+//! State that the engines of one worker share: time, view, stores, and outputs.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::timers::Timers;
 use crate::engine::shard_of;
 use crate::uptime::Uptimes;
 
-/// A store and what this worker knows of its progress.
+/// A store and this worker's view of its progress.
 pub(crate) struct StoreState {
     pub(crate) store: Box<dyn Store>,
     pub(crate) outlives_process: bool,
     /// It holds a database of users.
     pub(crate) is_of_users: bool,
-    /// What a change made now will carry.
+    /// The ticket of changes made now.
     pub(crate) open: Ticket,
     /// True when the open batch holds a change.
     pub(crate) has_changes: bool,
@@ -54,7 +54,7 @@ impl StoreState {
     }
 }
 
-/// Remarks of one turn; what is more shows in the counters only.
+/// Warnings per turn. Further ones show in the counters only.
 const REMARKS_MAX: usize = 16;
 
 /// Counts since the process started.
@@ -113,7 +113,7 @@ pub(crate) struct Shared {
     /// Encoded records on their way to a store.
     pub(crate) scratch: Vec<u8>,
     pub(crate) counters: Counters,
-    /// Set once, by the first failure: nothing is said any more.
+    /// Set once, by the first failure. The worker sends no output afterwards.
     pub(crate) failed: Option<String>,
 }
 
@@ -135,7 +135,7 @@ impl Shared {
         Replicas { set, peers: &self.peers }
     }
 
-    /// False for what a dead process or a forgotten memory has sent.
+    /// False for messages of an earlier incarnation or from before an announced loss.
     pub(crate) fn is_current(&self, from: Peer) -> bool {
         self.peers.get(from.node).is_some_and(|member| {
             from.incarnation >= member.incarnation && from.loss >= member.loss
@@ -193,7 +193,7 @@ impl Shared {
         self.stores[store].store.scan(id, database, scan.from_hash, scan.limit.max(1));
     }
 
-    /// A listing of this engine's shard is under way: what changed since storage looked must stay in memory.
+    /// True while a scan of this engine's shard is in flight. Changes since must stay in memory.
     pub(crate) fn is_scanned(&self, engine: usize, shard: Shard) -> bool {
         let is_it = |scan: &ScanInFlight| shard_of(scan.scan.from_hash) == shard;
         self.scans.iter().any(|scan| scan.engine == engine && is_it(scan))

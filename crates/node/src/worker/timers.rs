@@ -6,7 +6,8 @@ use std::collections::BinaryHeap;
 use base::Nanos;
 use protocols::TimerId;
 
-/// A heap of `(at, engine, id)`. Equal times fire in the order of engine and id, so a run can be repeated.
+/// A heap of `(at, engine, id)`. Equal times fire in the order of engine and id, so a run can be
+/// repeated.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Nanos, u8, TimerId)>>,

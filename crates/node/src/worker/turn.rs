@@ -1,4 +1,4 @@
-//! One turn: what storage completed, what arrived, what is due; then one submission and one frame per peer.
+//! One turn: completions of storage, inputs, timers; then one submission, and one frame per peer.
 
 use base::{Millis, Nanos};
 use protocols::{Pace, Request, WARMED};
@@ -20,10 +20,10 @@ const PASSES_MAX: usize = 16;
 const ROUNDS_MAX: usize = 4;
 
 impl Worker {
-    /// One pass. Empties `inputs` and appends to `out`.
+    /// Runs one turn. Empties `inputs` and appends to `out`.
     ///
-    /// `now` is monotonic and `unix` the wall clock. Whoever drives the worker calls this whenever something arrived,
-    /// when a store has completed something, and at [`Worker::next_timer`].
+    /// `now` is monotonic and `unix` the wall clock. The event loop calls this when inputs arrive,
+    /// when a store has completed an operation, and at [`Worker::next_timer`].
     pub fn turn(&mut self, now: Nanos, unix: Millis, inputs: &mut Vec<Input>, out: &mut Outputs) {
         self.begin(now, unix);
         self.poll_stores();
@@ -44,7 +44,7 @@ impl Worker {
         self.hand_over(out);
     }
 
-    /// Brings what requests will ask for into the processor's caches.
+    /// Prefetches the registers of requests into the processor's caches.
     fn warm(&self, inputs: &[Input]) {
         let mut keys: SmallVec<[&Key; WARMED]> = SmallVec::new();
         let mut engine = None;
@@ -77,14 +77,14 @@ impl Worker {
         }
     }
 
-    /// Takes in what storage has completed. True when there was anything.
+    /// Handles completions of storage. True when there was any.
     fn poll_stores(&mut self) -> bool {
         let mut any = false;
         let mut completions = std::mem::take(&mut self.completions);
         for store in 0..self.shared.stores.len() {
             self.shared.stores[store].store.poll(&mut completions);
             any |= !completions.is_empty();
-            // What was forgotten is known before anything that may lack it.
+            // Learn of amnesia before handling records that may lack the forgotten ones.
             for completion in &completions {
                 if let Completion::Forgotten { database, shard } = *completion
                     && let Some(engine) = self.engine_of(database)
@@ -220,7 +220,7 @@ impl Worker {
         }
     }
 
-    /// Lets engines answer themselves and submits what changed, until nothing is left to do now.
+    /// Delivers messages of engines to themselves and submits changes, until no work is left.
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             self.run_engines();
@@ -228,7 +228,7 @@ impl Worker {
                 return;
             }
             self.flush();
-            // What completed may also have asked a store for something, which a submission hands over.
+            // A completion may have queued a load, which the next submission hands over.
             if !self.poll_stores() {
                 return;
             }
@@ -289,7 +289,8 @@ impl Worker {
         out.remarks.append(&mut shared.remarks);
         out.raise_loss |= shared.hold.take_asks();
         out.uptimes_changed |= shared.uptimes.take_changed();
-        // A crash would leave no trace of a clock that has to run: nothing is said before there is one.
+        // A crash would lose a running clock that is not saved yet. Hold all outputs until the
+        // save.
         if shared.hold.is_on() || shared.uptimes.is_held() {
             self.resets = shared.outbox.drop_excess();
             return;

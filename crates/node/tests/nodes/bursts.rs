@@ -8,7 +8,7 @@ use node::status::NodeStatus;
 
 use crate::toy::{Caller, PATIENCE, Scratch, Toy, config, update};
 
-/// Close to a hundred clients write a megabyte each at the same moment. Nothing is wrong with the peers.
+/// Close to a hundred clients write a megabyte each at the same moment. The peers are healthy.
 #[test]
 fn a_burst_that_is_longer_than_a_links_buffer_is_served() {
     let scratch = Scratch::new();
@@ -35,7 +35,8 @@ fn a_burst_that_is_longer_than_a_links_buffer_is_served() {
     let failed = answers.iter().filter(|answer| *answer != "ok").count();
     let resets = node.status().stats.values.get("link_resets").copied().unwrap_or_default();
     assert_eq!(failed, 0, "of the writes, and {resets} links ended");
-    // Without optimisation a turn with all of them may be longer than peers have patience; then it is over.
+    // Without optimisation a turn with all of them may be longer than peers have patience; then it
+    // is over.
     assert!(resets < 16, "{resets} links ended");
     assert_eq!(cluster.stop(), Ok(()));
 }

@@ -118,7 +118,7 @@ fn volatile_nodes_that_all_restart_at_once_stay_loading() {
     assert_eq!(cluster.stop(), Ok(()));
 }
 
-/// What outlives a process.
+/// The durabilities that outlive a process.
 const DURABLE: [Durability; 2] = [Durability::Pmem, Durability::Disk];
 
 #[test]

@@ -7,8 +7,8 @@ use node::dev::Cluster;
 
 use crate::toy::{Caller, PATIENCE, Scratch, Toy, config, update};
 
-/// What waits for its turn counts as under way: else what peers answer stands behind all that clients have yet to ask, and
-/// comes when nobody waits for it any more.
+/// Requests that wait for their turn count as in flight. Otherwise answers of peers would queue
+/// behind all pipelined requests and arrive too late.
 #[test]
 fn long_pipelines_of_many_clients_are_served() {
     const LINES: usize = 1_000;

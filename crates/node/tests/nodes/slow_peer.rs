@@ -70,8 +70,8 @@ fn stat(status: &NodeStatus, name: &str) -> u64 {
     status.stats.values.get(name).copied().unwrap_or_default()
 }
 
-/// Close to a hundred clients write a megabyte each, for which the peer takes long. All are answered, if with an error, and
-/// who asks for little then is served.
+/// Close to a hundred clients write a megabyte each through a slow peer. Each gets an answer or an
+/// error, and a small request is served afterwards.
 #[test]
 fn requests_behind_a_slow_peer_are_answered_in_time() {
     let scratch = Scratch::new();
@@ -120,7 +120,8 @@ fn write_on(caller: &mut Caller, key: &str, len: usize, goes_on: impl Fn(&str) -
     }
 }
 
-/// The others write more than reaches it. They do without it, and what it asks them is not behind all that.
+/// The others write more than its link carries. They continue without it, and its own requests do
+/// not wait behind the backlog.
 #[test]
 fn a_node_behind_a_slow_link_is_served_while_the_others_write() {
     let scratch = Scratch::new();
@@ -145,7 +146,8 @@ fn a_node_behind_a_slow_link_is_served_while_the_others_write() {
     });
 }
 
-/// Many write through the only peer there is more than reaches it: they wait for each other rather than for nothing.
+/// Many clients write through the only peer, more than its link carries. The writes queue, and all
+/// succeed.
 #[test]
 fn who_writes_more_than_a_slow_peer_takes_waits_and_succeeds() {
     let scratch = Scratch::new();

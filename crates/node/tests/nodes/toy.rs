@@ -1,4 +1,5 @@
-//! A language of lines: `set KEY VALUE`, `get KEY`, `add KEY NUMBER`, `quit`, `panic`. Replies come in order, one line each.
+//! A language of lines: `set KEY VALUE`, `get KEY`, `add KEY NUMBER`, `quit`, `panic`. Replies come
+//! in order, one line each.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +18,7 @@ use types::{
     Update, View,
 };
 
-/// How long a test waits for what must happen.
+/// How long a test waits for an expected event.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Toy;
@@ -178,8 +179,8 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
     }
 }
 
-/// Below the range from which the system takes ports of outgoing connections: those of other tests could take a port
-/// between this and the start of its node.
+/// Below the range of ports for outgoing connections. Otherwise a connection of another test could
+/// take a port before its node starts.
 const PORTS: std::ops::Range<u16> = 10_000..12_000;
 
 /// Addresses for `count` nodes that were free a moment ago, each given once.

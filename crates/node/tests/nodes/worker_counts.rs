@@ -1,4 +1,4 @@
-//! What a peer with another number of workers says of a key arrives in the order in which it was said.
+//! Messages about a key from a peer with another number of workers arrive in the order of sending.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use node::status::NodeStatus;
 
 use crate::toy::{Caller, PATIENCE, Scratch, Toy, config, update};
 
-/// A delta needs the state before it, so what overtakes on a link that stands shows as states asked for in whole.
+/// A delta needs the state before it, so an overtaking message shows as a request for a whole
+/// state.
 #[test]
 fn frames_of_a_peer_with_fewer_workers_keep_their_order_on_each_key() {
     let scratch = Scratch::new();

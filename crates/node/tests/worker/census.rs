@@ -22,7 +22,7 @@ fn figures(world: &World, database: Database) -> Option<DatabaseFigures> {
     world.worker.figures().flatten().find(|figures| figures.index == database.0)
 }
 
-/// Answers scans and lets time pass until nothing is left to count.
+/// Answers scans and advances time until the count is complete.
 fn count(world: &mut World) {
     for _ in 0..2_000 {
         world.script.complete_all();

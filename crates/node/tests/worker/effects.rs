@@ -1,4 +1,4 @@
-//! What may be said when, and what storage is told.
+//! The order of effects: messages and replies against durability.
 
 use base::Nanos;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What is evicted comes back as it was, and what must stay does.
+//! Evicted registers come back unchanged, and pinned ones stay.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ fn what_lives_no_longer_than_the_process_leaves_the_cells_and_comes_back() {
     assert_eq!(world.replies(VOLATILE, &a, "get"), [(4, "-".to_string())], "no older one is left");
 }
 
-/// Turns of a minute in which nobody asks for anything, or for `key` again and again.
+/// Runs the turns of a minute, without requests or with requests for `key` alone.
 fn pass_a_minute(world: &mut World, key: Option<&Key>) {
     let end = world.now + Nanos::from_secs(61);
     while let Some(next) = world.worker.next_timer().filter(|next| *next <= end) {

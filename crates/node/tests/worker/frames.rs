@@ -1,4 +1,4 @@
-//! What a worker believes of a frame, and what it does with the rest.
+//! Which frames a worker believes, and how it treats the others.
 
 use bytes::Bytes;
 use node::{Input, frame_payload};
@@ -209,7 +209,7 @@ proptest! {
         world.turn();
         world.script.complete_all();
         prop_assert_eq!(world.turn().failed, None);
-        // It still works for those who speak properly, unless the damage was a plausible claim to be newer.
+        // It still serves correct senders, unless the damage was a plausible claim to be newer.
         let newest = Sender {
             incarnation: Incarnation::MAX,
             loss: Loss::MAX,

@@ -1,4 +1,4 @@
-//! Amnesia: nothing is said of what was forgotten until the loss is raised.
+//! Amnesia: the worker sends no message about forgotten records until the loss is raised.
 
 use bytes::Bytes;
 use node::Input;
@@ -41,7 +41,8 @@ fn a_forgotten_shard_holds_frames_and_replies_until_the_loss_is_raised() {
     let out = world.turn();
     assert_eq!(world.stat("toy_forgotten"), 1);
     assert_eq!(replies(&out), [(1, "v".to_string())]);
-    // The other shard's acknowledgement was made under the old loss; the forgotten key's was never made.
+    // The other shard's acknowledgement was made under the old loss; the forgotten key's was never
+    // made.
     assert_eq!(sent(&out, PEER), [(Loss(1), vec![Say::Ack { op: 3 }])]);
     assert!(world.worker.takes_requests());
     assert_eq!(world.replies(DISK, &here[1], "get"), [(2, "Loading".to_string())]);
@@ -265,7 +266,7 @@ fn a_listing_of_a_shard_found_forgotten_is_taken_again_when_the_protocol_may_kno
     let keys = keys_in(Shard(3), 2);
     world.list(DISK, Shard(3).first_hash(), 10);
     world.turn();
-    // Storage finds the damage while it scans, and lists what is left.
+    // Storage finds the damage during the scan, and lists the rest.
     world.script.finish_scans();
     world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
     let out = world.turn();

@@ -1,4 +1,4 @@
-//! Events wait for what they name, and only for that.
+//! Events wait for their own register or shard, and for no other.
 
 use storage::{Load, Place};
 use types::Shard;
@@ -91,7 +91,7 @@ fn a_register_written_while_it_was_read_keeps_what_was_written() {
     world.ask(DISK, &a, "poke b");
     world.ask(DISK, &b, "get");
     world.turn();
-    // What was read is older than what was written.
+    // The load is older than the write.
     world.script.finish_load_with(&Place::Cell(DISK, b.clone()), Load::Absent);
     world.turn();
     world.script.complete_all();

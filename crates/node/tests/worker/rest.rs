@@ -1,4 +1,4 @@
-//! Databases that have nothing to do cost a turn nothing, and are as they were when somebody comes.
+//! Idle databases cost a turn no time, and keep their state until the next request.
 
 use base::Nanos;
 use node::Input;
@@ -15,7 +15,8 @@ fn world(cells_max: usize) -> World {
     World::shaped(shape, Script::default())
 }
 
-/// A worker whose other database has written something and has been at rest since, while this one went on.
+/// A worker whose other database has written something and has been at rest since, while this one
+/// went on.
 fn rested() -> World {
     let mut world = world(1 << 20);
     world.ask(BESIDE, &key("a"), "local old");

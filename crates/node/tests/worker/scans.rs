@@ -43,7 +43,7 @@ fn list_all(world: &mut World, database: Database, limit: usize) -> Vec<Key> {
     panic!("a listing must end");
 }
 
-/// What happens to one of the keys.
+/// The change made to one of the keys.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Write(usize),

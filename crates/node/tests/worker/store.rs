@@ -1,4 +1,4 @@
-//! A store that completes what the test tells it to complete.
+//! A store that completes operations on the test's command.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use types::{Database, Key, Shard, Ticket};
 
 type Batch = BTreeMap<Place, Option<Bytes>>;
 
-/// What the store and its script share.
+/// The state that the store and its script share.
 #[derive(Default, Debug)]
 pub struct State {
     pub durable: BTreeMap<Place, Bytes>,
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Durable records only: what is under way is for the worker to overlay.
+    /// Lists durable records only. The worker overlays newer ones.
     fn scan(
         &self,
         database: Database,

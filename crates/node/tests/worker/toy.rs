@@ -1,4 +1,5 @@
-//! A toy protocol: every member keeps a copy, a write waits for a majority. Its commands exercise one rule each.
+//! A toy protocol: every member keeps a copy, a write waits for a majority. Its commands exercise
+//! one rule each.
 
 use std::collections::BTreeMap;
 

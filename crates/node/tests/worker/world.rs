@@ -65,7 +65,8 @@ impl Default for Shape {
 }
 
 impl World {
-    /// Three members, one worker, a scripted store under database 0 and a volatile one under database 1.
+    /// Three members, one worker, a scripted store under database 0 and a volatile one under
+    /// database 1.
     pub fn new() -> World {
         World::shaped(Shape::default(), Script::default())
     }
@@ -159,14 +160,14 @@ impl World {
     }
 }
 
-/// What a frame says of its sender.
+/// The sender's counters in a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender {
     pub node: NodeId,
     pub incarnation: Incarnation,
     pub loss: Loss,
     pub epoch: Epoch,
-    /// What it knows of this node's loss.
+    /// This node's loss as the sender knows it.
     pub knows: Loss,
 }
 
@@ -211,7 +212,7 @@ pub fn replies(out: &Outputs) -> Vec<(u64, String)> {
     out.replies.iter().map(|(tag, outcome)| (tag.0, text(outcome))).collect()
 }
 
-/// What a turn sent to `to`: the sender's loss and the messages.
+/// The frames of a turn to `to`: the sender's loss and the messages.
 pub fn sent(out: &Outputs, to: NodeId) -> Vec<(Loss, Vec<Say>)> {
     out.frames
         .iter()

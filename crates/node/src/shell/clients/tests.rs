@@ -1,4 +1,4 @@
-//! Clients over real sockets, without a worker: the test answers what they ask.
+//! Clients over real sockets, without a worker. The test answers their requests.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -19,8 +19,8 @@ use crate::status::Phase;
 /// Writes of the longest command of a [`Toy`].
 const LONG: usize = 300;
 
-/// Takes `r` for a read, `w` for a write and `L` for a command of many writes, behind which nothing begins before it
-/// has ended. Answers each write and read with a dot.
+/// A session that reads `r` as a read, `w` as a write and `L` as a command of many writes. No
+/// request begins before an `L` has ended. Answers each write and read with a dot.
 #[derive(Default)]
 struct Toy {
     asked: u64,
@@ -187,7 +187,7 @@ impl Rig {
         self.peers[peer].write_all(bytes).expect("the socket has room");
     }
 
-    /// Takes what has arrived at the sockets, and lets sessions ask for about `room` more.
+    /// Reads the sockets, and lets sessions make about `room` more requests.
     fn read(&mut self, room: usize) -> usize {
         let mut events = Events::with_capacity(256);
         self.poll.poll(&mut events, Some(Duration::ZERO)).expect("it polls");

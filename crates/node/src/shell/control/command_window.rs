@@ -1,4 +1,5 @@
-//! Rate and latency of commands over the last seconds, from counters that only grow. Free of clocks.
+//! Rate and latency of commands over the last seconds, from counters that only grow. Free of
+//! clocks.
 
 use std::collections::VecDeque;
 

@@ -69,8 +69,8 @@ impl Control {
         }
     }
 
-    /// Ends the oldest unproven connections until there is room for one from `address`. A member proves itself within a round
-    /// trip, so it gets through even where others connect without end.
+    /// Ends the oldest unproven connections until there is room for one from `address`. A member
+    /// proves itself within a round trip, so it gets through even where others connect without end.
     fn make_room(&mut self, address: Option<IpAddr>) {
         let unproven = |address: Option<IpAddr>| {
             let conns = self.conns.iter().enumerate();

@@ -302,7 +302,7 @@ impl Control {
         }
     }
 
-    /// Counts why a connection ended, and logs what an operator can mend.
+    /// Counts the reason why a connection ended, and logs those that an operator can fix.
     pub(super) fn report_end(&mut self, peer: Option<NodeId>, addr: String, why: Option<Reset>) {
         let Some(why) = why else { return };
         let is_routine = matches!(
@@ -384,7 +384,8 @@ impl Control {
         reason: String,
     ) {
         let now = self.board.clocks.now();
-        // A member that fails in another way than before is worth a line; others could fail in many.
+        // A member that fails in another way than before is worth a line; others could fail in
+        // many.
         let is_same = |said: &str| peer.is_none() || said == reason;
         if let Some((at, said)) = self.complained.get(&peer)
             && now < *at + COMPLAINT_EVERY

@@ -16,7 +16,8 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Takes the members that are missing now. Returns those missing for [`PATIENCE`], once per absence.
+    /// Takes the members that are missing now. Returns those missing for [`PATIENCE`], once per
+    /// absence.
     pub(super) fn look(
         &mut self,
         now: Nanos,

@@ -1,7 +1,9 @@
-//! Reports: each node tells the others about itself once a second, so that any of them can show the whole cluster.
+//! Reports: each node tells the others about itself once a second, so that any of them can show the
+//! whole cluster.
 //!
-//! They travel on the control links and are read from published facts, so no worker is disturbed. A node sends its
-//! report early when it is awake anyway for that of another; idle nodes so come to wake at the same moment.
+//! They travel on the control links and are read from published facts, so no worker is disturbed. A
+//! node sends its report early when it is awake anyway for that of another; idle nodes so come to
+//! wake at the same moment.
 
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@ const PROGRESS_EVERY: Nanos = Nanos::from_secs(5);
 /// Workers publish within this time that they recover.
 const CONFIRMED_WITHIN: Nanos = Nanos::from_secs(1);
 
-/// A member counts as lost after this time without all of its links. Shorter gaps are routine: nodes
-/// reconnect when their counters change.
+/// A member counts as lost after this time without all of its links. Shorter gaps are routine:
+/// nodes reconnect when their counters change.
 const GRACE: Nanos = Nanos::from_millis(500);
 
 /// Members that this node has reached.
@@ -129,7 +129,7 @@ impl Recovery {
         self.going_on.is_some()
     }
 
-    /// Takes what the workers say of it.
+    /// Notes the reports of the workers about it.
     pub(super) fn look(
         &mut self,
         now: Nanos,

@@ -1,4 +1,5 @@
-//! Links in the care of workers: which stand, and whether they are all that there should be. Knows no sockets.
+//! Links in the care of workers: which stand, and whether they are all that there should be. Knows
+//! no sockets.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +35,8 @@ impl WorkerLinks {
         workers.max(self.workers).min(WORKERS_MAX as u16)
     }
 
-    /// A link to a peer with `workers` workers stands, in the place of an older one of the same channel. Returns its
-    /// serial.
+    /// A link to a peer with `workers` workers stands, in the place of an older one of the same
+    /// channel. Returns its serial.
     pub(super) fn add(&mut self, peer: NodeId, channel: u16, workers: u16) -> u64 {
         self.serial += 1;
         let link = Link { serial: self.serial, of: self.count(workers) };
