@@ -1,5 +1,5 @@
-//! Schedules in which what was deleted comes back at one member, and no client may see it. [spec
-//! 9.5, 9.7]
+//! Schedules of presence conflicts: one medium brings a deleted register back, and no client may
+//! see it. [spec 9.5, 9.7]
 
 use base::Nanos;
 use types::{Ballot, Outcome, Reply, Round, Wire};
@@ -45,7 +45,7 @@ fn brought_back_among(members: u16) -> Result<World, String> {
     Ok(world)
 }
 
-/// The same, and nobody remembers what the others held.
+/// The same, but no process remembers an earlier comparison.
 fn brought_back_at_a_start() -> Result<World, String> {
     let mut world = brought_back()?;
     let (key, before) = (world.key.clone(), world.held(1).cloned().expect("held"));
@@ -54,8 +54,8 @@ fn brought_back_at_a_start() -> Result<World, String> {
     Ok(world)
 }
 
-/// The second node remembers that the others held what it held, which at that time was nothing of
-/// this key; the third, or all others, have started since and remember nothing.
+/// The second node remembers that the others held the same, but at that time all lacked the key.
+/// The third node, or all others, have restarted since and remember no comparison.
 pub(super) fn one_that_calls_the_others_forgetful() -> Result<(), String> {
     for (members, started) in [(3, 2..3), (5, 2..3), (3, 0..1), (3, 0..3), (5, 0..5)] {
         for (asked, ask) in
@@ -87,7 +87,8 @@ fn on_the_way(m: &Envelope) -> bool {
     [Kind::Read, Kind::State, Kind::Prepare, Kind::Accept].iter().any(|&kind| m.is(kind))
 }
 
-/// Nobody remembers anything. One of those who removed it answers late, though it is up.
+/// No process remembers a comparison. One of the members that removed it answers late, though it is
+/// up.
 pub(super) fn one_that_brings_back() -> Result<(), String> {
     for reader in [1, 2] {
         let mut world = brought_back_at_a_start()?;
@@ -110,7 +111,7 @@ pub(super) fn one_that_brings_back() -> Result<(), String> {
         world.flow(|_| true);
         world.pass(MOMENT);
         world.flow(|_| true);
-        // What the second proposed on what it holds, before it knew better, leaves its fate open.
+        // The second node's proposal on its own register may have an open fate.
         claim(world.value_of(write) != Some(&Outcome::NoQuorum), "all are there")?;
         let is_unknown = world.value_of(write) == Some(&Outcome::Unknown);
         claim(!is_unknown || writer == 1, "the third proposes nothing of the kind")?;
@@ -161,8 +162,7 @@ fn who_has_just_lost_its_link_is_waited_for() -> Result<(), String> {
     Ok(())
 }
 
-/// A member that is up and says nothing is not waited for without end: it may be this key's second
-/// holder that is silent.
+/// A silent member that is up is waited for only a bounded time: it may be the key's second holder.
 #[test]
 fn a_third_that_stays_silent_is_not_waited_for_long() -> Result<(), String> {
     let mut world = world();
@@ -183,7 +183,7 @@ fn a_third_that_stays_silent_is_not_waited_for_long() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// The others remember that the second held nothing. One of them is away.
+/// The others remember that the second lacked the register. One of them is away.
 pub(super) fn one_that_brings_back_while_one_is_away() -> Result<(), String> {
     for asked in [1, 2] {
         for ask in [Ask::Get, Ask::Append("b")] {
@@ -215,8 +215,8 @@ fn what_another_remembers_to_be_removed_does_not_count() -> Result<(), String> {
     one_that_brings_back_while_one_is_away()
 }
 
-/// The first node's medium loses a register while its process lives. It denies what the others
-/// hold, who confirm each other.
+/// The first node's medium loses a register while its process lives. The node denies the others'
+/// register, and they confirm each other.
 #[test]
 fn who_lost_a_register_denies_in_vain() -> Result<(), String> {
     for asked in [0, 1, 2] {
@@ -275,9 +275,9 @@ fn what_is_accepted_behind_a_scan_was_not_found_elsewhere() -> Result<(), String
     world.finish_with("va")
 }
 
-/// While the second node reads the shard for a comparison with the first, it accepts a key that the
-/// first misses, and removes another, for which it has promised more. The floor that stands for
-/// that covers the key.
+/// The second node reads the shard for a comparison with the first. Meanwhile it accepts a key that
+/// the first misses, and removes another under a higher promise. The floor of that removal covers
+/// the key.
 #[test]
 fn what_is_accepted_behind_a_scan_is_not_denied() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -306,8 +306,8 @@ fn what_is_accepted_behind_a_scan_is_not_denied() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// A neighbour is written by these, deleted and collected, which raises floors over what was
-/// accepted before. Nobody compares, and one node hears nothing of the key itself.
+/// Writes, deletes and collects a neighbour, which raises floors over earlier accepts. No
+/// comparison runs, and one node misses all messages on the key itself.
 fn raise_floors(world: &mut World, writers: &[usize], deaf: usize) -> Result<(), String> {
     let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
     for &node in writers {
@@ -328,9 +328,8 @@ fn raise_floors(world: &mut World, writers: &[usize], deaf: usize) -> Result<(),
     claim(world.held(deaf).is_none_or(|it| it.accepted.is_none()), "the key is missed by one")
 }
 
-/// The first node misses the key. The third has found the second to hold the same, which starts
-/// again and has lost it. Whoever asks these two finds nothing; but the third knows better, and
-/// makes it good.
+/// The first node misses the key. The second restarts and has lost it. A quorum of these two finds
+/// no register. The third found the second equal before, so its report restores the key.
 pub(super) fn one_that_lost_what_the_last_missed() -> Result<(), String> {
     for is_written in [false, true] {
         let mut world = world();
@@ -362,8 +361,8 @@ fn who_is_known_to_have_held_it_says_nothing_of_its_absence() -> Result<(), Stri
     one_that_lost_what_the_last_missed()
 }
 
-/// The third node's fields of the shard have gone back, its floor with them, and nobody knows of
-/// it. It denies what the second brings back, and must not take it in when it is asked again.
+/// The third node's shard fields have gone back, unnoticed, and its floor with them. It denies the
+/// register that the second brings back, and must not accept it when it is asked again.
 #[test]
 fn what_is_denied_is_not_taken_in() -> Result<(), String> {
     let mut world = world();
@@ -427,8 +426,8 @@ fn what_is_damaged_is_not_found_equal() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// Five members. The first node's medium loses the key, and it denies what two others hold, who
-/// confirm each other; the last two are up and silent.
+/// Five members. The first node's medium loses the key. The node denies the register of two others,
+/// which confirm each other. The last two are up and silent.
 #[test]
 fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
     let mut world = World::with(
@@ -459,9 +458,9 @@ fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
     )
 }
 
-/// The first node's medium loses the key, and it denies what the others hold: one the owner's next
-/// proposal, which has yet to arrive elsewhere, one the proposal before, so that neither confirms
-/// the other. Its phase 1 goes on all the same.
+/// The first node's medium loses the key. The node denies two reports: the owner's next proposal,
+/// which has not arrived elsewhere, and the one before it. So neither confirms the other. Phase 1
+/// of the first node continues all the same.
 #[test]
 fn a_phase_one_that_meets_only_what_it_denies_asks_again() -> Result<(), String> {
     let mut world = world();
@@ -498,7 +497,7 @@ fn a_phase_one_that_meets_only_what_it_denies_asks_again() -> Result<(), String>
             world.append(1, "d");
         }
     }
-    // Somebody waits all the time, so nothing is given up and begun anew for that.
+    // A request waits all the time, so this phase 1 is never given up for lack of one.
     let served = asked[1..4].iter().all(|&tag| world.reply(tag).is_some());
     claim(served, "the first node serves the key")
 }

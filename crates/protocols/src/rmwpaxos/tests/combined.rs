@@ -18,8 +18,8 @@ fn lose_patience(world: &mut World, node: usize) {
     world.pass_at(node, Nanos::from_millis(20));
 }
 
-/// A1 and A2 have gone on without A3, whose proposal on what it still holds is on its way to both.
-/// Its ballot is above what they chose.
+/// A1 and A2 have moved on without A3. A3's proposal on its older state is in flight to both, under
+/// a ballot above their choice.
 fn one_lags() -> Result<(World, Vec<Envelope>), String> {
     let mut world = world(false);
     world.write(0, Ask::Append("a"));
@@ -49,7 +49,7 @@ fn who_holds_what_another_holds_writes_in_one_round_trip() -> Result<(), String>
     Ok(())
 }
 
-/// An acceptor that has gone on is told of a proposal that follows what it held before.
+/// An acceptor that has moved on gets a proposal on its earlier round.
 pub(super) fn an_acceptor_that_holds_something_else() -> Result<(), String> {
     let (mut world, first) = one_lags()?;
     world.deliver_all(first);
@@ -63,7 +63,7 @@ fn an_acceptor_completes_phase_one_on_what_it_holds_only() -> Result<(), String>
     an_acceptor_that_holds_something_else()
 }
 
-/// Nobody has taken the first proposal, and the next proposer asks the one who made it.
+/// No acceptor took the first proposal, and the next proposer asks its proposer.
 pub(super) fn a_first_proposal_that_nobody_took() -> Result<(), String> {
     let (mut world, _) = one_lags()?;
     world.sees(0, 1, false);
@@ -78,7 +78,7 @@ fn a_proposer_accepts_after_another_has() -> Result<(), String> {
     a_first_proposal_that_nobody_took()
 }
 
-/// A3 has not heard of a removal: what it makes of nothing counts its versions from too far below.
+/// A3 missed a removal. Its proposal on an absent register counts versions from too low a floor.
 pub(super) fn a_version_below_a_floor() -> Result<(), String> {
     let mut world = world(false);
     let neighbour = world.neighbour.clone();
@@ -104,7 +104,7 @@ fn what_is_made_of_nothing_lies_above_the_floors() -> Result<(), String> {
     a_version_below_a_floor()
 }
 
-/// A first proposal waits at A1 for its register to be read, while its proposer A3 loses its
+/// A first proposal waits at A1 for its register to be read. Meanwhile its proposer A3 loses its
 /// memory, recovers, and lets A2 write under a lower ballot.
 pub(super) fn a_first_proposal_from_before_a_loss() -> Result<(), String> {
     let mut world = world(false);
@@ -122,7 +122,7 @@ pub(super) fn a_first_proposal_from_before_a_loss() -> Result<(), String> {
         world.step(0, Event::Peer { from, message });
     }
     world.lose_all();
-    // Whoever comes next builds on the highest of what it and A2 hold.
+    // The next proposer builds on the higher report of A1 and A2.
     world.calm();
     world.sees(0, 2, false);
     world.append(0, "d");
@@ -136,8 +136,8 @@ fn a_promise_from_before_a_loss_completes_nothing() -> Result<(), String> {
     a_first_proposal_from_before_a_loss()
 }
 
-/// A1, the only one who is asked, holds what nobody else does and declines. Then it forgets,
-/// recovers that the others hold nothing, and gets a copy of the first proposal.
+/// Only A1 is asked. It holds a round that no other holds, and declines. Then it forgets, recovers
+/// an absent register from the others, and gets a copy of the first proposal.
 #[test]
 fn what_was_declined_is_never_taken() -> Result<(), String> {
     let mut world = world(false);
@@ -169,8 +169,8 @@ fn recovers(message: &Envelope) -> bool {
     [Kind::Recover, Kind::Recovered, Kind::List, Kind::Listed].contains(&message.kind())
 }
 
-/// A3 has missed more than a state remembers: what it proposed on what it held is no attempt of
-/// anything.
+/// A3 has missed more transitions than a state remembers. Its proposal on the old state is no
+/// attempt.
 #[test]
 fn who_lags_far_behind_is_not_in_doubt() -> Result<(), String> {
     for absent in [true, false] {

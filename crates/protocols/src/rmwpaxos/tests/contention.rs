@@ -50,7 +50,7 @@ fn a_second_copy_of_a_forward_does_nothing() -> Result<(), String> {
     world.finish_with("vabc")
 }
 
-/// What is forwarded together, and what comes back for it, fits a frame many times.
+/// A forward and its replies fit a frame many times.
 #[test]
 fn large_commands_are_forwarded_a_few_at_a_time() -> Result<(), String> {
     let mut world = volatile();
@@ -73,8 +73,8 @@ fn large_commands_are_forwarded_a_few_at_a_time() -> Result<(), String> {
     claim(tags.iter().all(|&tag| world.value_of(tag).is_some()), "all were answered")
 }
 
-/// Replies may be longer than the origin could know. What a frame does not take is answered as
-/// unknown, and of long replies the owner remembers only that it gave them.
+/// Replies may be longer than the origin could know. Those beyond one frame are answered as
+/// unknown. Of long replies the owner remembers only that it gave them.
 #[test]
 fn an_owner_answers_no_more_than_a_frame_takes() -> Result<(), String> {
     let mut world = volatile();
@@ -126,7 +126,7 @@ fn another_incarnation_refuses_a_forward() -> Result<(), String> {
     a_forward_to_a_later_start()
 }
 
-/// F8: what was forwarded is never said to have surely no effect.
+/// F8: a forwarded command never ends with the claim that it had no effect.
 #[test]
 fn a_forward_that_is_given_up_ends_unknown() -> Result<(), String> {
     let mut world = volatile();
@@ -293,8 +293,7 @@ fn late_votes_expire_a_key() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// F10: all crash, and their clocks go on from what was saved of them: before the start, or behind
-/// it.
+/// F10: all nodes crash, and their clocks resume from saved values: before the start, or behind it.
 #[test]
 fn countdown_loses_what_its_clock_loses_in_a_crash() -> Result<(), String> {
     for (ran, behind) in [(20, 5), (20, 20), (5, 30)] {
@@ -332,7 +331,7 @@ fn a_duel_of_all_ends() -> Result<(), String> {
     world.finish()
 }
 
-/// S49: a node that hears nobody is heard by all.
+/// S49: all nodes hear a node that hears none of them.
 #[test]
 fn a_deaf_node_does_not_stop_the_others() -> Result<(), String> {
     let mut world = volatile();
@@ -419,7 +418,7 @@ fn only_an_acknowledgement_of_this_ballot_counts() -> Result<(), String> {
     acknowledgements_of_a_higher_ballot()
 }
 
-/// B2: a refused accept says that something is chosen, but not what is accepted here.
+/// B2: a refused accept shows that a round is chosen, but not the one accepted here.
 #[test]
 fn a_refused_accept_marks_nothing_as_chosen() -> Result<(), String> {
     let mut world = volatile();

@@ -1,5 +1,4 @@
-//! Schedules in which nobody reads and nobody writes: replicas become equal all the same, and then
-//! are silent. [spec 9.7]
+//! Schedules without reads and writes: replicas become equal, and then are silent. [spec 9.7]
 
 use base::Nanos;
 use types::{Key, Round};
@@ -38,8 +37,8 @@ fn has_tombstone(world: &World) -> bool {
 }
 
 impl World {
-    /// Everything goes through and time passes, up to `span`. True when nobody has anything left to
-    /// do before that.
+    /// Delivers all messages and passes time, up to `span`. True if all nodes are at rest before
+    /// that.
     pub(super) fn rest(&mut self, span: Nanos) -> bool {
         let end = self.now + span;
         while self.now < end && self.fault.is_none() {
@@ -52,8 +51,8 @@ impl World {
         false
     }
 
-    /// All is healed and nobody asks for anything: replicas become equal, no tombstone stays, and
-    /// then all is silent.
+    /// All nodes are up and no client asks. Replicas become equal, no tombstone stays, and then all
+    /// nodes are silent.
     pub(super) fn converge(&mut self) -> Result<(), String> {
         self.converge_within(Nanos::from_secs(240))
     }
@@ -72,7 +71,7 @@ impl World {
     }
 }
 
-/// Nobody is reminded by an owner: it restarts.
+/// The owner restarts, so its pending repairs are gone.
 fn forgetting_owner(world: &mut World) {
     world.crash(0, 1);
     world.lose_all();
@@ -264,7 +263,7 @@ fn keys_of_shard(world: &World, count: usize) -> Vec<Key> {
         .collect()
 }
 
-/// What a start costs does not grow with what is held: only how long it goes on does.
+/// A start's cost per time does not grow with the number of registers. Only its duration does.
 #[test]
 fn a_walk_after_a_start_reads_a_bounded_part_at_a_time() -> Result<(), String> {
     let mut world = World::new(3, true, 1);

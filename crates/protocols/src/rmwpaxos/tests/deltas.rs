@@ -1,5 +1,4 @@
-//! Proposals told by what they change: whatever becomes of the one before, nobody takes a wrong
-//! state. [spec 9.3]
+//! Proposals as deltas: no acceptor ever builds a wrong state, whichever base it holds. [spec 9.3]
 
 use std::sync::Arc;
 
@@ -24,8 +23,7 @@ fn is_k(envelope: &Envelope, wanted: u32) -> bool {
     matches!(&envelope.message, Message::AcceptDelta { round, .. } if round.k() == wanted)
 }
 
-/// Node 0 owns the key and all hold `a`; then it proposes `ab` and `abc`, and nothing of that has
-/// arrived.
+/// Node 0 owns the key and all hold `a`. Its proposals `ab` and `abc` are in flight.
 fn two_under_way(durable: bool) -> World {
     let mut world = world(durable);
     world.write(0, Ask::Append("a"));

@@ -76,7 +76,7 @@ impl Rates {
     }
 }
 
-/// One run; what went wrong, if anything did.
+/// One run. Returns its first fault.
 pub(super) fn explore(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let by_message = seed.is_multiple_of(2);
     play(seed, members, durable, Ways { by_message, always_deltas: false, core_alone: false }, 0.0)
@@ -153,7 +153,7 @@ fn play_at(
         }
         act(&mut world, &mut prng, &rates, &mut asked);
     }
-    // Who is spared may stay so.
+    // A slow member may stay spared.
     world.steady_all(if seed.is_multiple_of(2) { Pace::Spared } else { Pace::Slow });
     if !world.settle() && world.fault.is_none() {
         return Err("work that never ends".into());
@@ -173,8 +173,8 @@ fn play_at(
     world.verdict()
 }
 
-/// Several times everything is compared while messages from before are under way, and then they
-/// arrive. No medium goes back, so nobody may disbelieve itself.
+/// Compares everything several times while earlier messages are in flight, and delivers those
+/// later. No medium goes back, so no node may disbelieve itself.
 fn explore_late(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let rates = Rates { once: 0.0, ..Rates::draw(&mut prng) };

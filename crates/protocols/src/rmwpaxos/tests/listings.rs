@@ -11,7 +11,7 @@ fn is_listing(m: &Envelope) -> bool {
     m.is(Kind::List) || m.is(Kind::Listed)
 }
 
-/// A3 alone accepts what A2 proposes, and no client is told of it.
+/// A3 alone accepts A2's proposal. No client gets an answer.
 fn accepted_by_one(world: &mut World, ask: Ask) {
     world.start(1, ask);
     world.prepared(&[1, 2]);
@@ -93,8 +93,8 @@ fn a_damaged_register_is_not_listed_as_absent() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// A key whose time is over on the first so many of three nodes: the answer of a listing of the
-/// last, and of one that hears of the first and of the last only.
+/// A key whose time is over on the first `first` of three nodes. Lists it at the last node, once
+/// with all answers, and once with those of the first and last node only.
 fn listed_while_over_on(first: usize) -> Result<[(usize, usize); 2], String> {
     let mut world = World::new(3, false, 1);
     world.start(0, Ask::Expiring { value: b'v', millis: 60 });
@@ -124,8 +124,8 @@ fn a_key_is_listed_until_its_time_is_over_on_a_majority() -> Result<(), String> 
     claim(listed_while_over_on(3)? == [(0, 0), (0, 0)], "over on all")
 }
 
-/// One of those who hold the last value, and the one who missed it, have counted its time down: a
-/// majority, though not of those who are listed with it.
+/// A holder of the last value and the member that missed it have counted its time down. They are a
+/// majority, but not one of the members that list the value.
 #[test]
 fn a_key_that_one_replica_has_missed_the_last_of_is_not_listed_on_the_word_of_the_others()
 -> Result<(), String> {

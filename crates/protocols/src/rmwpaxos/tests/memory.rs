@@ -179,7 +179,7 @@ fn overtaken_by_its_shard(world: &mut World) -> Result<Vec<Envelope>, String> {
     Ok(late)
 }
 
-/// A register's own recovery ends after its shard's: what it accepted in between stays.
+/// A register's own recovery ends after its shard's. Rounds accepted in between stay.
 #[test]
 fn a_late_recovery_overwrites_nothing() -> Result<(), String> {
     let mut world = volatile();
@@ -265,8 +265,7 @@ fn most_under_way(world: &mut World) -> (usize, usize) {
     most
 }
 
-/// What is under way to a recovery has a bound in bytes, and short registers are not waited for one
-/// by one.
+/// Bytes in flight to a recovery are bounded, and short registers are asked for in parallel.
 #[test]
 fn a_shard_is_recovered_with_as_much_under_way_as_a_link_takes() -> Result<(), String> {
     let mut world = volatile();
@@ -356,8 +355,8 @@ fn an_answer_to_a_recovery_may_take_long() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// The others disagree and nobody else writes: the proposal that decides needs four ways of a tenth
-/// of a second.
+/// The others disagree and no client writes. The deciding proposal takes four trips of a tenth of a
+/// second.
 #[test]
 fn a_recovery_over_a_long_way_ends() -> Result<(), String> {
     let mut world = World::new(5, false, 1);
@@ -376,7 +375,7 @@ fn a_recovery_over_a_long_way_ends() -> Result<(), String> {
     world.finish()
 }
 
-/// A node that is cut off does not pile up reads that nobody waits for.
+/// A node that is cut off drops reads whose clients are gone.
 #[test]
 fn reads_without_a_quorum_come_to_an_end() -> Result<(), String> {
     let mut world = volatile();

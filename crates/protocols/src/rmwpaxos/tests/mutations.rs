@@ -8,7 +8,7 @@ use super::{
 };
 use crate::mutation::{self, Mutation};
 
-/// What notices that a rule is left out.
+/// The check that catches a mutation.
 enum Catch {
     /// Random schedules, at most this many.
     Seeds(u64),

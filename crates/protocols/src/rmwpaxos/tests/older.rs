@@ -1,5 +1,5 @@
-//! Schedules in which one medium goes back, or none, and nobody else may disbelieve itself for it.
-//! [spec 9.7]
+//! Schedules of the rollback detector: one medium goes back, or none, and no other node may
+//! disbelieve itself. [spec 9.7]
 
 use base::Nanos;
 use types::{Ballot, Key, Reply, Round};
@@ -18,8 +18,8 @@ fn disbelieving(world: &World) -> Vec<u64> {
     world.nodes.iter().map(|node| node.protocol.parts.detector.older()).collect()
 }
 
-/// A neighbour in the same shard is written often, deleted and collected: floors lie far above what
-/// was accepted before.
+/// Writes a neighbour in the same shard often, deletes and collects it. Floors end far above
+/// earlier accepts.
 fn raise_floors(world: &mut World) -> Result<(), String> {
     let neighbour = world.neighbour.clone();
     for node in [1, 2, 1, 2] {
@@ -30,7 +30,7 @@ fn raise_floors(world: &mut World) -> Result<(), String> {
     claim(world.nodes.iter().all(|node| node.register(&neighbour).is_none()), "it is collected")
 }
 
-/// Everybody compares what it holds with that node.
+/// All other nodes compare their shards with that node.
 pub(super) fn compare_with(world: &mut World, index: usize) {
     let node = world.nodes[index].peers.me();
     for other in (0..world.nodes.len()).filter(|&other| other != index) {
@@ -65,7 +65,7 @@ fn who_lost_a_register_blames_nobody_else() -> Result<(), String> {
     one_that_lost_a_register()
 }
 
-/// The second node's medium brings back what was deleted and collected.
+/// The second node's medium brings back deleted and collected registers.
 fn brought_back(keys: &[Key]) -> Result<World, String> {
     // A node that has gone back would count its own promise first.
     let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
@@ -111,8 +111,8 @@ fn nor_are_others_of_its_shard() -> Result<(), String> {
     world.finish()
 }
 
-/// The second node's medium brings back what was deleted and collected, and has lost something else
-/// of that shard.
+/// The second node's medium brings back a deleted and collected register, and loses another
+/// register of that shard.
 #[test]
 fn nor_is_it_where_something_of_the_shard_was_lost_since() -> Result<(), String> {
     let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
@@ -134,8 +134,8 @@ fn nor_is_it_where_something_of_the_shard_was_lost_since() -> Result<(), String>
     world.finish_with("-")
 }
 
-/// Something was removed, which raised the floor of its shard: that floor, and what the second
-/// node's fields were before.
+/// A removal has raised the floor of its shard. Returns that floor and the second node's earlier
+/// shard fields.
 fn with_a_raised_floor() -> Result<(World, Ballot, ShardMeta), String> {
     let mut world = World::new(3, true, 1);
     let shard = world.key.shard();
@@ -162,8 +162,7 @@ fn fields_that_went_back_are_not_believed() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// The same, and nobody remembers that it had the floor: it rises all the same once all are found
-/// equal.
+/// The same, but no node remembers the floor. It rises again once all are found equal.
 pub(super) fn a_floor_that_went_back() -> Result<(), String> {
     let (mut world, floor, before) = with_a_raised_floor()?;
     let shard = world.key.shard();
@@ -180,8 +179,8 @@ fn a_floor_that_went_back_unnoticed_rises_again() -> Result<(), String> {
     a_floor_that_went_back()
 }
 
-/// A member has promised a key and accepted nothing when a neighbour's floor rises above that
-/// promise. All compare equal, and then the accept arrives, which its own promise permits.
+/// A member has promised a key without an accept, and a neighbour's floor rises above that promise.
+/// All compare equal. Then the accept arrives, which the promise permits.
 #[test]
 fn what_was_promised_below_a_floor_is_not_taken_for_what_was_removed() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -254,9 +253,9 @@ fn fillers(world: &World) -> Vec<Key> {
         .collect()
 }
 
-/// The second node has promised more for a tombstone than the others have seen, when it is removed:
-/// all compare equal, and the second one's floor lies far above theirs: among five, those who have
-/// raised theirs with it may not be asked.
+/// The second node has a higher promise for a tombstone than the others when it is removed. All
+/// compare equal, and the second node's floor is far above theirs. Among five, the members that
+/// raised their floors with it may not be asked.
 fn floor_far_above(world: &mut World) -> Result<(), String> {
     mutation::set(Some(Mutation::FloorsStay));
     let gone = world.neighbour.clone();
@@ -299,8 +298,8 @@ fn recovered_floor_is_lower(world: &mut World) -> Result<(), String> {
     claim(!meta.void && meta.floor_ballot < before, "its floor is lower now")
 }
 
-/// The third node's medium brings back what was deleted and collected, soon after the second one
-/// has recovered its shard from damage with a lower floor.
+/// The second node recovers its damaged shard with a lower floor. Soon after, the third node's
+/// medium brings back a deleted and collected register.
 #[test]
 fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), String> {
     let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
@@ -324,8 +323,8 @@ fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), Strin
     world.finish_with("-")
 }
 
-/// The same after a question of the second node, with the floor that it had, has come late to the
-/// first. Nobody has lost anything.
+/// The same after the first got a late question of the second, with its earlier floor. No memory
+/// was lost.
 #[test]
 fn a_late_question_does_not_hide_who_went_back() -> Result<(), String> {
     let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
@@ -358,9 +357,9 @@ fn a_late_question_does_not_hide_who_went_back() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// Nobody's medium goes back. The second node has recovered its shard with a lower floor, and
-/// accepts a proposal of its own that reaches nobody else. Then the others' wishes for an older
-/// state of that key arrive, which were long on their way.
+/// No medium goes back. The second node has recovered its shard with a lower floor, and accepts its
+/// own proposal, which reaches no other node. Then late requests of the others for an older state
+/// of that key arrive.
 #[test]
 fn what_is_accepted_above_a_recovered_floor_is_not_taken_for_removed() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -442,9 +441,9 @@ fn an_old_denial_does_not_count_with_one_that_lost_a_register() -> Result<(), St
     world.finish_with("va")
 }
 
-/// A member has promised a key that is absent, and then gets exactly that promise as its floor, by
-/// recovering something else of the shard. All compare equal, and then the accept arrives. Nobody's
-/// medium has gone back.
+/// A member has promised an absent key. It then recovers another part of the shard, and gets
+/// exactly that promise as its floor. All compare equal, and then the accept arrives. No medium has
+/// gone back.
 #[test]
 fn a_promise_equal_to_a_recovered_floor_permits_nothing() -> Result<(), String> {
     let mut world = World::new(5, true, 1);

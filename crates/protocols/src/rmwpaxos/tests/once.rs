@@ -34,7 +34,7 @@ fn done(world: &mut World, node: usize, ask: Ask) -> Result<Tag, String> {
     claim(!world.is_open(tag), "nothing is in its way").map(|()| tag)
 }
 
-/// Time passes, and what it brings about.
+/// Passes time in steps and delivers all messages.
 fn wait(world: &mut World, span: Nanos) {
     for _ in 0..100 {
         world.pass(Nanos(span.0 / 100));
@@ -76,8 +76,8 @@ fn a_repeat_of_a_quiet_key_disturbs_nobody() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// F2: a copy of a compare-and-set is held up; its repeat fails; then the value is what the copy
-/// waits for.
+/// F2: a copy of a compare-and-set is delayed and its repeat fails. Then the value becomes the one
+/// that the copy expects.
 pub(super) fn a_condition_that_fails_for_a_repeat() -> Result<(), String> {
     let mut world = volatile();
     world.write(2, Ask::SetIfAbsent(b'o'));
@@ -265,7 +265,7 @@ fn a_full_table_of_a_value_that_expires_is_voted_on_once() -> Result<(), String>
     let set = world.ask(0, &key, Ask::Expiring { value: b'x', millis: 50 });
     world.flow(|_| true);
     claim(!world.is_open(set), "nothing is in its way")?;
-    // No timer fires, so nobody has noticed; and one replica takes the windows for over.
+    // No timer fires, so no node has noticed, and one replica's windows are over.
     world.now += Nanos::from_millis(100);
     world.place_expiries();
     world.nodes[1].ahead = Millis(1_000_000);
@@ -416,7 +416,7 @@ fn a_refusal_is_not_believed_of_what_may_have_run() -> Result<(), String> {
     a_refusal_of_what_ran()
 }
 
-/// A process that was stopped for longer than a line is remembered goes on with what it had begun.
+/// A process was stopped for longer than its command is remembered, and then continues with it.
 #[test]
 fn what_was_held_up_beyond_its_deadline_is_not_run() -> Result<(), String> {
     let mut world = volatile();

@@ -1,5 +1,4 @@
-//! Members that take what they are told slowly: what they are spared, and that they get it when it
-//! matters.
+//! Slow members: they are spared proposals, and get them before they matter.
 
 use base::Nanos;
 use types::Round;
@@ -133,7 +132,7 @@ fn what_a_link_took_with_it_is_sent_again_to_a_slow_peer() -> Result<(), String>
     world.finish_with("vab")
 }
 
-/// The second node is fast and acknowledges nothing, for its medium cannot keep up.
+/// The second node is fast but never acknowledges, because its medium cannot keep up.
 #[test]
 fn who_acknowledges_nothing_does_not_stand_in_for_long() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Spared);

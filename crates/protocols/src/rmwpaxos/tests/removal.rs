@@ -1,4 +1,4 @@
-//! Schedules of deletion, and of forgetting what was deleted. [spec 11, S21 to S26]
+//! Schedules of deletion and of collecting tombstones. [spec 11, S21 to S26]
 
 use base::Nanos;
 use types::Reply;
@@ -11,7 +11,7 @@ fn volatile() -> World {
     World::new(3, false, 1)
 }
 
-/// The tombstone's grace is over at this node; what follows from it flows where `passes` lets it.
+/// Ends the tombstone's grace at this node, and delivers its messages if they `passes`.
 fn collect(world: &mut World, node: usize, passes: impl Fn(&Envelope) -> bool) {
     world.pass_at(node, Nanos::from_millis(1_100));
     world.flow(passes);

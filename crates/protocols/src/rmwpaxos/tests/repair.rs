@@ -1,4 +1,4 @@
-//! Schedules of repair: what an owner owes, and hints that a round is chosen. [spec 9.3, 9.7]
+//! Schedules of repair: pending repairs, and hints that a round is chosen. [spec 9.3, 9.7]
 
 use base::Nanos;
 use types::{Reply, Round};
@@ -22,8 +22,7 @@ fn reads(m: &Envelope) -> bool {
     m.is(Kind::Read) || m.is(Kind::State)
 }
 
-/// The first node writes, the third hears nothing of it; what the first owes for that is in the
-/// bag.
+/// The first node writes without the third. The bag then holds the first node's pending repairs.
 fn written_by_two(world: &mut World) {
     world.append(0, "a");
     world.flow(|m| m.among(&[0, 1]));
@@ -132,8 +131,8 @@ pub(super) fn a_hint_of_an_earlier_round() -> Result<(), String> {
     read_new_then_old(&mut world, 2)
 }
 
-/// The second acceptor holds what is undecided. Nobody may be told of it and then of what was
-/// before.
+/// The second acceptor holds an undecided round. After a read of it no read may return an earlier
+/// one.
 fn read_new_then_old(world: &mut World, last_reader: usize) -> Result<(), String> {
     world.start(1, Ask::Get);
     world.flow(|m| m.among(&[1, 2]) && reads(m));
@@ -154,7 +153,7 @@ fn a_hint_speaks_of_nothing_later() -> Result<(), String> {
     a_hint_of_an_earlier_round()
 }
 
-/// What is proposed anew for a member that takes in nothing is stored by the others each time.
+/// Each proposal for a member that accepts none costs the others a write.
 #[test]
 fn who_takes_in_nothing_does_not_keep_the_others_writing() -> Result<(), String> {
     let mut world = World::new(3, true, 1);

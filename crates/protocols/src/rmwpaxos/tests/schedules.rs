@@ -121,7 +121,7 @@ pub(super) fn equal_values_under_different_rounds() -> Result<(), String> {
     world.start(0, Ask::Get);
     world.flow(|m| m.among(&[0, 1]) && (m.is(Kind::Read) || m.is(Kind::State)));
     world.lose_all();
-    // The next one sees A1 and A3 only: what A1 and A2 seemed to agree on is not there.
+    // The next one sees A1 and A3 only, without the apparent agreement of A1 and A2.
     world.calm();
     world.sees(2, 1, false);
     world.append(2, "c");
@@ -333,7 +333,7 @@ pub(super) fn a_quorum_below_an_attempt() -> Result<(), String> {
     world.pass_at(0, Nanos::from_millis(2));
     world.flow(|m| m.among(&[0, 1]) && (m.is(Kind::Read) || m.is(Kind::State)));
     world.lose(|m| !m.is(Kind::Forward));
-    // Somebody adopts the attempt after all.
+    // Another proposer adopts the attempt after all.
     world.calm();
     world.append(2, "c");
     world.flow(|m| m.among(&[0, 2]));
@@ -366,7 +366,7 @@ fn a_failed_condition_is_told_only_of_a_decided_state() -> Result<(), String> {
     world.finish()
 }
 
-/// S18: an owner that was cut off and overtaken answers nothing by itself.
+/// S18: an owner that was cut off and overtaken sends no answer by itself.
 #[test]
 fn an_owner_that_is_cut_off_answers_nothing() -> Result<(), String> {
     let mut world = volatile();
@@ -387,7 +387,7 @@ fn an_owner_that_is_cut_off_answers_nothing() -> Result<(), String> {
     world.finish_with("vab")
 }
 
-/// S19: a power loss takes back what was accepted and not flushed.
+/// S19: a power loss takes back an accept that was not flushed.
 #[test]
 fn nobody_reads_what_a_power_loss_can_take_back() -> Result<(), String> {
     let mut world = durable();
@@ -435,8 +435,8 @@ fn a_promise_outlives_a_power_loss() -> Result<(), String> {
     power_loss_after_a_promise()
 }
 
-/// B10: a condition that fails where the node stands holds on what a quorum holds; a read of its
-/// session follows it.
+/// B10: a condition fails on this node's state and holds on a quorum's. A read of its session
+/// follows it.
 #[test]
 fn a_read_does_not_overtake_a_condition_of_its_session() -> Result<(), String> {
     let mut world = volatile();

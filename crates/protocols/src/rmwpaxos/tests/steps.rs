@@ -1,7 +1,6 @@
-//! What a schedule played by hand is made of: choosing messages, pausing nodes, asking and
-//! claiming.
+//! Steps of a schedule played by hand: choose messages, pause nodes, ask and claim.
 //!
-//! Nodes are named by their index; the acceptors A1, A2, A3 of the specification are 0, 1, 2.
+//! Nodes are named by their index. The acceptors A1, A2, A3 of the specification are 0, 1, 2.
 
 use base::Nanos;
 use types::{Key, Loss, Outcome, Reply, Tag};
@@ -90,8 +89,8 @@ impl Envelope {
 }
 
 impl World {
-    /// Delivers what `passes`, and what follows from it, in order; flushes end at once; no time
-    /// passes.
+    /// Delivers messages that `passes` admits, and the messages that they cause, in order. Flushes
+    /// end at once, and no time passes.
     pub(super) fn flow(&mut self, passes: impl Fn(&Envelope) -> bool) {
         for _ in 0..10_000 {
             (0..self.nodes.len()).for_each(|node| while self.flush(node) {});
@@ -102,7 +101,7 @@ impl World {
         self.fault.get_or_insert("a storm of messages".into());
     }
 
-    /// Takes what matches out of the bag.
+    /// Takes matching messages out of the bag.
     pub(super) fn take(&mut self, mut matches: impl FnMut(&Envelope) -> bool) -> Vec<Envelope> {
         self.bag.extract_if(.., |envelope| matches(envelope)).collect()
     }
@@ -125,7 +124,7 @@ impl World {
         self.fire(index);
     }
 
-    /// Long enough for nobody to count as busy with the key; no timer fires.
+    /// Long enough that no node counts as busy with the key. No timer fires.
     pub(super) fn calm(&mut self) {
         self.now += Nanos::from_millis(30);
     }
@@ -139,7 +138,7 @@ impl World {
         }
     }
 
-    /// How `node` sees that `other` takes what it is told.
+    /// Sets the pace of `other` as `node` sees it.
     pub(super) fn sees_pace(&mut self, node: usize, other: usize, pace: Pace) {
         let id = self.nodes[other].peers.me();
         if self.nodes[node].peers.set_pace(id, pace) && pace == Pace::Steady {
@@ -206,7 +205,7 @@ impl World {
         self.nodes[node].register(&self.key)
     }
 
-    /// No first proposal of the node waits for somebody to complete phase 1.
+    /// True if no first proposal of the node waits for an acceptor to complete phase 1.
     pub(super) fn combined_is_over(&self, node: usize) -> bool {
         let active = self.nodes[node].protocol.core.actives().get(&self.key);
         active.is_none_or(|active| active.unproven().is_none())
@@ -259,7 +258,7 @@ impl World {
     }
 }
 
-/// A claim of a schedule: what does not hold is told, so that a mutation may be caught by it.
+/// A claim of a schedule. A violated one is returned, so that it may catch a mutation.
 pub(super) fn claim(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(format!("not so: {what}")) }
 }

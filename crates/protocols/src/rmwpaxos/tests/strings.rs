@@ -7,7 +7,7 @@ use types::{
     Access, Applied, Change, Clock, Command, ExpiryChange, Once, Reply, TimeToLive, Update, View,
 };
 
-/// What a client of these tests may ask.
+/// The commands of these tests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Ask {
     Get,
@@ -20,7 +20,7 @@ pub(super) enum Ask {
         millis: u8,
     },
     Delete,
-    /// Safe to repeat: what has the same line runs at most once.
+    /// Safe to repeat: commands with the same line run at most once.
     Once(Line, Box<Ask>),
 }
 

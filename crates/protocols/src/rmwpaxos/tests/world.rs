@@ -1,4 +1,4 @@
-//! Engines, what they have stored, and a bag of messages between them.
+//! Engines, their storage, and a bag of messages between them.
 
 mod denials;
 mod listings;
@@ -97,7 +97,7 @@ pub(super) struct World {
     pub nodes: Vec<Node>,
     pub bag: Vec<Envelope>,
     pub durable: bool,
-    /// A medium may go back. Otherwise nobody has a reason to disbelieve itself.
+    /// A medium may go back. Otherwise no node has a reason to disbelieve itself.
     pub takes_back: bool,
     pub key: Key,
     /// Another key of the same shard: its removal raises floors that `key` lives with.
@@ -117,15 +117,15 @@ pub(super) struct World {
     /// Histories that the checker gave up on.
     pub undecided: u64,
     ways: Ways,
-    /// The message that is being delivered says of its sender what is so now.
+    /// The message in delivery describes its sender's present register.
     holds_what_it_says: bool,
     /// The first thing that went wrong.
     pub fault: Option<String>,
 }
 
 impl World {
-    /// A world in which a node's own acceptor is one like any other: what is said to it may be late
-    /// or lost.
+    /// A world in which a node's own acceptor is one like any other: messages to it may be late or
+    /// lost.
     pub(super) fn new(members: u16, durable: bool, seed: u64) -> World {
         World::with(
             members,
@@ -310,8 +310,7 @@ impl World {
         }
     }
 
-    /// What is stored of the shard counts no more, nor does what was not said yet; the loss is
-    /// raised.
+    /// Drops the shard's stored registers and its unsent messages, and raises the loss.
     fn disown(&mut self, index: usize, shard: Shard, key: Option<Key>) {
         let node = &mut self.nodes[index];
         node.gated.clear();
@@ -581,7 +580,8 @@ impl World {
         run(&mut node.protocol, &mut cx);
     }
 
-    /// Delivers a message as a worker would: crash vectors first, then what is not void.
+    /// Delivers a message as a worker would: crash vectors first, then the message unless it is
+    /// void.
     pub(super) fn deliver(&mut self, envelope: Envelope) {
         self.holds_what_it_says = self.is_held_as_said(&envelope);
         let Envelope { from, to, losses, message } = envelope;
@@ -609,7 +609,7 @@ impl World {
         self.holds_what_it_says = false;
     }
 
-    /// Lets time pass and fires what is due.
+    /// Lets time pass and fires due timers.
     pub(super) fn pass(&mut self, span: Nanos) {
         self.now += span;
         self.place_expiries();
@@ -641,7 +641,8 @@ impl World {
         !self.outcomes.contains_key(&tag)
     }
 
-    /// Everything that can happen happens until nothing is under way. False when it never ends.
+    /// Delivers messages, flushes and passes time until all nodes are at rest. False if they never
+    /// are.
     pub(super) fn settle(&mut self) -> bool {
         for _ in 0..20_000 {
             if self.fault.is_some() {

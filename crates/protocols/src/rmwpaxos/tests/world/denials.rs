@@ -1,12 +1,11 @@
-//! Nobody denies what another holds, unless a medium has gone back. [spec 9.7]
+//! No member denies another's register, unless a medium has gone back. [spec 9.7]
 
 use super::{Envelope, World};
 use crate::effects::Send;
 use crate::rmwpaxos::Message;
 
 impl World {
-    /// The message asks for a register and says what its sender holds of it, which is so now, and
-    /// alive.
+    /// True if the message asks for a register and names the live round that its sender holds now.
     pub(super) fn is_held_as_said(&self, envelope: &Envelope) -> bool {
         let (Message::Read { key, have, .. } | Message::Prepare { key, have, .. }) =
             &envelope.message

@@ -1,4 +1,4 @@
-//! What a listing says of each key is a read of whether it exists.
+//! A listing counts as a read of each key's existence.
 
 use checker::history::{ClientId, OpId};
 use checker::model::kv::{KvInput, KvOutput};
@@ -9,7 +9,7 @@ use crate::protocol::Event;
 
 /// A listing by a client.
 pub(super) struct Listing {
-    /// What it reads of each key.
+    /// The read of each key.
     reads: Vec<(Key, OpId)>,
     /// Keys that exist, and keys that are not settled.
     listed: Option<(Vec<Key>, Vec<Key>)>,
@@ -35,7 +35,7 @@ impl World {
         tag
     }
 
-    /// Of what is not settled nothing is said.
+    /// Ends the reads of a listing. Those of undecided keys return no value.
     pub(super) fn complete_listing(&mut self, tag: Tag, outcome: Outcome) {
         let Some(listing) = self.listings.get_mut(&tag) else { return };
         if listing.listed.is_some() {

@@ -1,4 +1,4 @@
-//! One payload per round, whoever tells it and however.
+//! One payload per round, in every message that carries it.
 
 use types::Wire;
 
@@ -6,8 +6,7 @@ use super::World;
 use crate::rmwpaxos::{Message, Payload, State};
 
 impl World {
-    /// What a node accepted of itself, it may not have told anybody: those it would tell may all be
-    /// slow.
+    /// Notes a node's own accepts. It may not have sent them yet, because all others may be slow.
     pub(super) fn note_accepted(&mut self, index: usize) {
         for key in [&self.key, &self.neighbour] {
             let Some(register) = self.nodes[index].register(key) else { continue };

@@ -1,4 +1,4 @@
-//! What a schedule came to.
+//! The verdict on a schedule.
 
 use checker::linearizable::check;
 use checker::model::kv::Kv;
@@ -7,7 +7,7 @@ use checker::verdict::{Limit, Verdict};
 use super::World;
 
 impl World {
-    /// Nothing is under way: whoever asked a process that still lives was answered.
+    /// All nodes are at rest, so each request to a living process must have its answer.
     pub(super) fn find_unanswered(&mut self) {
         for (tag, (node, incarnation)) in &self.asked_at {
             let peers = &self.nodes[*node].peers;
@@ -18,7 +18,7 @@ impl World {
         }
     }
 
-    /// What the histories say; the first fault otherwise.
+    /// The first fault, or the verdict on the histories.
     pub(in super::super) fn verdict(&mut self) -> Result<(), String> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
@@ -36,7 +36,7 @@ impl World {
         Ok(())
     }
 
-    /// Had no effect: what every transmission says of itself.
+    /// Ends commands whose every transmission was answered as without effect.
     fn complete_denied(&mut self) {
         for ((key, _), repeated) in &mut self.repeated {
             if repeated.told.is_none() && repeated.denied == repeated.sent {
