@@ -1,11 +1,9 @@
-//! The protocol on its own: engines, a bag of messages and no more.
+//! Tests of the protocol alone: engines and a bag of messages.
 //!
-//! `explore` draws schedules at random, also with the core alone. `schedules`, `removal`, `memory`,
-//! `contention`, `deltas`, `listings`, `combined` and `pace` play the adversarial ones by hand.
-//! `mutations` leaves out every rule of the specification in turn and wants it noticed. Whole nodes
-//! over real storage are the simulator's part.
+//! `explore` draws schedules at random, also with the core alone. The other modules play
+//! adversarial ones by hand, each for one subject. `mutations` leaves out each rule of the
+//! specification in turn and expects a failure. The simulator tests whole nodes over real storage.
 
-mod absence;
 mod combined;
 mod contention;
 mod converge;
@@ -14,11 +12,12 @@ mod explore;
 mod listings;
 mod memory;
 mod mutations;
-mod older;
 mod once;
 mod pace;
+mod presence_conflict;
 mod removal;
 mod repair;
+mod rollback_detector;
 mod schedules;
 mod steps;
 mod strings;

@@ -1,10 +1,10 @@
-//! Every rule that can be left out is missed: by a random schedule within a stated budget, or by
-//! the one made for it.
+//! Each rule that a mutation leaves out is caught: by random schedules within a stated budget, or
+//! by a schedule made for it.
 
 use super::explore::{explore, explore_deltas, explore_listings};
 use super::{
-    absence, combined, contention, converge, deltas, memory, older, once, removal, repair,
-    schedules,
+    combined, contention, converge, deltas, memory, once, presence_conflict, removal, repair,
+    rollback_detector, schedules,
 };
 use crate::mutation::{self, Mutation};
 
@@ -38,11 +38,17 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::NoBallotFloor => Catch::Schedule(removal::late_accepts_after_a_removal),
         Mutation::NoVersionFloor => Catch::Schedule(removal::an_attempt_removed_with_its_register),
         Mutation::AbsentAsTombstone => Catch::Schedule(removal::a_floor_of_another_key),
-        Mutation::OneHolderWins => Catch::Schedule(absence::one_that_brings_back),
-        Mutation::WitnessIgnored => Catch::Schedule(absence::one_that_lost_what_the_last_missed),
-        Mutation::WitnessAlone => Catch::Schedule(absence::one_that_calls_the_others_forgetful),
-        Mutation::FloorsStay => Catch::Schedule(older::a_floor_that_went_back),
-        Mutation::DenialIgnored => Catch::Schedule(absence::one_that_brings_back_while_one_is_away),
+        Mutation::OneHolderWins => Catch::Schedule(presence_conflict::one_that_brings_back),
+        Mutation::WitnessIgnored => {
+            Catch::Schedule(presence_conflict::one_that_lost_what_the_last_missed)
+        }
+        Mutation::WitnessAlone => {
+            Catch::Schedule(presence_conflict::one_that_calls_the_others_forgetful)
+        }
+        Mutation::FloorsStay => Catch::Schedule(rollback_detector::a_floor_that_went_back),
+        Mutation::DenialIgnored => {
+            Catch::Schedule(presence_conflict::one_that_brings_back_while_one_is_away)
+        }
         Mutation::VolatilePromises => Catch::Schedule(schedules::power_loss_after_a_promise),
         Mutation::NoRecovery => Catch::Seeds(100),
         Mutation::NoCrashVector => Catch::Schedule(memory::an_acknowledgement_from_before_a_loss),
@@ -67,8 +73,8 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::HintOfAnEarlierRound => Catch::Schedule(repair::a_hint_of_an_earlier_round),
         Mutation::ListHighest => Catch::ListingSeeds(1_000),
         Mutation::NoComparison => Catch::Schedule(converge::a_write_missed),
-        Mutation::OneDenies => Catch::Schedule(older::one_that_lost_a_register),
-        Mutation::AllAreTold => Catch::Schedule(older::two_that_went_back),
+        Mutation::OneDenies => Catch::Schedule(rollback_detector::one_that_lost_a_register),
+        Mutation::AllAreTold => Catch::Schedule(rollback_detector::two_that_went_back),
         Mutation::RepairBelowFloor => Catch::Schedule(converge::a_late_accept_after_a_removal),
         Mutation::RepairRemoved => Catch::Schedule(converge::a_removal_that_one_missed),
         Mutation::DeltaAnyBase => Catch::Schedule(deltas::the_same_bytes_under_another_round),

@@ -4,7 +4,7 @@
 use base::Nanos;
 use types::{Ballot, Outcome, Reply, Round, Wire};
 
-use super::older::compare_with;
+use super::rollback_detector::compare_with;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
