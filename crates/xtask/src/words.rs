@@ -250,6 +250,10 @@ fn count_rust(text: &str) -> Counts {
         }
         counts.actors += usize::from(has_actor(comment));
         counts.wide += usize::from(line.chars().count() > COMMENT_COLUMNS_MAX);
+        if comment.starts_with(['#', '|']) {
+            counts.long += long_sentences(&std::mem::take(&mut paragraph));
+            continue;
+        }
         append(&mut paragraph, comment, &mut counts);
     }
     counts.long += long_sentences(&paragraph);
@@ -342,6 +346,8 @@ mod tests {
             format!("# What\n\n| {words} |\n\n```\n{words}\n```\n\nNobody reads.\n{words}\n");
         assert_eq!(count_page(&page), Counts { actors: 1, long: 1, wide: 0 });
         let items = format!("- {}\n- {}\n", "word ".repeat(20), "word ".repeat(20));
+        let table = "//! | word word word word |\n".repeat(10);
+        assert_eq!(count_rust(&table), Counts::default());
         assert_eq!(count_page(&items), Counts::default());
     }
 

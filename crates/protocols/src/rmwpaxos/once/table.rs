@@ -1,7 +1,7 @@
 //! The table of commands that are safe to repeat (`ONCE`): number and reply of each session's
 //! newest command. [corrections F2, F4; spec 9.9]
 //!
-//! The table is part of the replicated state, so an entry and the effect of its command are one
+//! The table is part of the replicated state. So an entry and the effect of its command are one
 //! transition: a state has both or neither. A vote decides when an entry may be dropped
 //! ([`crate::rmwpaxos::once::window`]). A newer entry never evicts an older one.
 
