@@ -2,7 +2,7 @@
 //!
 //! [`Engine`] is the worker's view, one dynamic call per event. [`EngineOf`] is the implementation,
 //! generic over the protocol. [`crate::worker::residency`] loads registers.
-//! [`crate::worker::release`] applies effects once they are durable.
+//! [`crate::worker::effects`] applies effects once they are durable.
 
 use std::collections::VecDeque;
 
@@ -20,9 +20,9 @@ use types::{Access, Database, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticke
 use crate::frame_payload::RawMessage;
 use crate::status::DatabaseFigures;
 use crate::worker::census::Census;
-use crate::worker::gates::Gates;
+use crate::worker::durability_queue::DurabilityQueue;
+use crate::worker::effects::QueuedEffect;
 use crate::worker::parking::{Parked, Parking};
-use crate::worker::release::Gated;
 use crate::worker::residency::Clearing;
 use crate::worker::scans::{self, ScanPurpose};
 use crate::worker::shared::Shared;
@@ -84,7 +84,7 @@ pub(crate) trait Engine: Send {
     /// Drops messages that wait for storage, after the loss was raised. They were made under the
     /// old loss and would carry the new one. The network may lose messages, so protocols tolerate
     /// it.
-    fn drop_gated(&mut self);
+    fn drop_queued_sends(&mut self);
     /// Finds the shards that storage knows as forgotten when the process starts.
     fn on_start(&mut self, shared: &mut Shared);
 
@@ -214,7 +214,7 @@ pub(crate) struct EngineOf<P: Protocol> {
     /// Messages and scans that the engine sent to itself.
     pub(crate) inner: VecDeque<Work<P>>,
     pub(crate) parking: Parking<Work<P>>,
-    pub(crate) gates: Gates<Gated<P::Message>>,
+    pub(crate) durability_queue: DurabilityQueue<QueuedEffect<P::Message>>,
     /// Shards found forgotten, and keys found lost, that wait for the loss to be raised.
     pub(crate) forgotten: Vec<Shard>,
     pub(crate) lost_keys: Vec<Key>,
@@ -245,7 +245,7 @@ impl<P: Protocol> EngineOf<P> {
             outlives_process: parts.outlives_process,
             inner: VecDeque::new(),
             parking: Parking::default(),
-            gates: Gates::default(),
+            durability_queue: DurabilityQueue::default(),
             forgotten: Vec::new(),
             lost_keys: Vec::new(),
             clearing: Vec::new(),
@@ -517,8 +517,8 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.reveal_losses(shared);
     }
 
-    fn drop_gated(&mut self) {
-        self.gates.retain(|gated| matches!(gated, Gated::Reply(..)));
+    fn drop_queued_sends(&mut self) {
+        self.durability_queue.retain(|effect| matches!(effect, QueuedEffect::Reply(..)));
     }
 
     fn on_start(&mut self, shared: &mut Shared) {
@@ -546,7 +546,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
             && !self.cells.has_dirty()
             && !self.metas.has_dirty()
             && self.parking.is_empty()
-            && self.gates.len() == 0
+            && self.durability_queue.len() == 0
             && self.clearing.is_empty()
             && self.cells.absent_len() <= absent_kept
     }
@@ -620,7 +620,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.protocol.is_idle()
             && !self.has_work()
             && self.parking.is_empty()
-            && self.gates.len() == 0
+            && self.durability_queue.len() == 0
             && self.clearing.is_empty()
             && !self.cells.has_dirty()
     }

@@ -5,14 +5,14 @@
 
 pub(crate) mod census;
 mod commits;
+pub(crate) mod durability_queue;
+pub(crate) mod effects;
 mod engines;
 mod eviction;
-pub(crate) mod gates;
 mod inbound;
 pub(crate) mod loss;
 pub(crate) mod outbox;
 pub(crate) mod parking;
-pub(crate) mod release;
 pub(crate) mod residency;
 pub(crate) mod scans;
 mod scrub;

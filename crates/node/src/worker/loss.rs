@@ -84,7 +84,7 @@ impl Worker {
         if self.shared.learn(me.node, me.incarnation, loss) {
             self.shared.counters.losses_raised += 1;
             for engine in 0..self.engines.len() {
-                self.engines.wake(engine, &self.shared).drop_gated();
+                self.engines.wake(engine, &self.shared).drop_queued_sends();
             }
             self.signal_all(Signal::ViewChanged);
         }

@@ -78,7 +78,7 @@ pub(crate) struct Counters {
     pub(crate) cells_lost: u64,
     pub(crate) cells_evicted: u64,
     pub(crate) cells_written: u64,
-    pub(crate) sends_gated: u64,
+    pub(crate) sends_queued: u64,
     pub(crate) losses_raised: u64,
     /// Shards that storage found damaged.
     pub(crate) shards_damaged: u64,

@@ -21,7 +21,7 @@ pub(super) fn add(shared: &Shared, engines: &[Box<dyn Engine>], stats: &mut Stat
     stats.add("worker_messages_misrouted", counters.messages_misrouted);
     stats.add("worker_messages_shed", counters.messages_shed);
     stats.add("worker_messages_undeliverable", counters.messages_undeliverable);
-    stats.add("worker_sends_gated", counters.sends_gated);
+    stats.add("worker_sends_gated", counters.sends_queued);
     stats.add("worker_events_refused", counters.events_refused);
     stats.add("worker_cells_loaded", counters.cells_loaded);
     stats.add("worker_cells_lost", counters.cells_lost);

@@ -12,7 +12,7 @@ use crate::toy::{DELAY, Say};
 use crate::world::{DISK, PEER, Sender, VOLATILE, World, key, keys_in, replies, sent};
 
 #[test]
-fn a_gated_message_waits_for_its_ticket() {
+fn message_waits_for_its_ticket() {
     let mut world = World::new();
     let put = |name, op| Say::Put { key: key(name), value: Bytes::from_static(b"v"), op };
     world.frame(Sender::default(), &[put("a", 1)]);
@@ -28,7 +28,7 @@ fn a_gated_message_waits_for_its_ticket() {
 }
 
 #[test]
-fn a_gated_reply_waits_for_its_ticket() {
+fn reply_waits_for_its_ticket() {
     let mut world = World::new();
     world.ask(DISK, &key("a"), "local v");
     assert_eq!(replies(&world.turn()), []);

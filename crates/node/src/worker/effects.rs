@@ -12,11 +12,11 @@ use super::shared::Shared;
 use crate::engine::{EngineOf, Work};
 
 /// Effects of a database that may wait for a store that has no room, and may never get any.
-const GATED_MAX: usize = 1 << 20;
+const QUEUED_MAX: usize = 1 << 20;
 
 /// An effect that waits for a ticket.
 #[derive(Debug)]
-pub(crate) enum Gated<M> {
+pub(crate) enum QueuedEffect<M> {
     Send { to: NodeId, message: M },
     Reply(Tag, Outcome),
 }
@@ -49,9 +49,9 @@ impl<P: Protocol> EngineOf<P> {
                 self.leave(shared, to, message);
             } else {
                 assert!(after <= open, "a message waits for {after:?}, beyond {open:?}");
-                shared.counters.sends_gated += 1;
-                self.gates.push(after, Gated::Send { to, message });
-                if self.gates.len() > GATED_MAX
+                shared.counters.sends_queued += 1;
+                self.durability_queue.push(after, QueuedEffect::Send { to, message });
+                if self.durability_queue.len() > QUEUED_MAX
                     && shared.stores[self.store].store.room() == Room::Missing
                 {
                     shared.fail("storage has no room, and too much waits for it".to_owned());
@@ -67,7 +67,7 @@ impl<P: Protocol> EngineOf<P> {
             if after <= durable {
                 shared.reply(tag, outcome);
             } else {
-                self.gates.push(after, Gated::Reply(tag, outcome));
+                self.durability_queue.push(after, QueuedEffect::Reply(tag, outcome));
             }
         }
     }
@@ -132,14 +132,14 @@ impl<P: Protocol> EngineOf<P> {
 
     /// Releases the effects that wait for tickets up to `durable`.
     pub(crate) fn release(&mut self, shared: &mut Shared, durable: Ticket) {
-        while let Some(mut batch) = self.gates.open(durable) {
-            for gated in batch.drain(..) {
-                match gated {
-                    Gated::Send { to, message } => self.leave(shared, to, message),
-                    Gated::Reply(tag, outcome) => shared.reply(tag, outcome),
+        while let Some(mut batch) = self.durability_queue.pop_durable(durable) {
+            for effect in batch.drain(..) {
+                match effect {
+                    QueuedEffect::Send { to, message } => self.leave(shared, to, message),
+                    QueuedEffect::Reply(tag, outcome) => shared.reply(tag, outcome),
                 }
             }
-            self.gates.recycle(batch);
+            self.durability_queue.recycle(batch);
         }
     }
 }

@@ -9,7 +9,7 @@ use types::Ticket;
 /// Few tickets are ever in flight (one per batch that storage has accepted), so a short sorted
 /// queue of batches beats any tree.
 #[derive(Debug)]
-pub(crate) struct Gates<T> {
+pub(crate) struct DurabilityQueue<T> {
     batches: VecDeque<(Ticket, Vec<T>)>,
     spare: Vec<Vec<T>>,
     len: usize,
@@ -17,13 +17,13 @@ pub(crate) struct Gates<T> {
 
 const SPARE_MAX: usize = 4;
 
-impl<T> Default for Gates<T> {
-    fn default() -> Gates<T> {
-        Gates { batches: VecDeque::new(), spare: Vec::new(), len: 0 }
+impl<T> Default for DurabilityQueue<T> {
+    fn default() -> DurabilityQueue<T> {
+        DurabilityQueue { batches: VecDeque::new(), spare: Vec::new(), len: 0 }
     }
 }
 
-impl<T> Gates<T> {
+impl<T> DurabilityQueue<T> {
     pub(crate) fn push(&mut self, after: Ticket, item: T) {
         self.len += 1;
         let at = self.batches.iter().rposition(|(ticket, _)| *ticket <= after);
@@ -39,7 +39,7 @@ impl<T> Gates<T> {
     }
 
     /// Takes the oldest batch that `durable` releases.
-    pub(crate) fn open(&mut self, durable: Ticket) -> Option<Vec<T>> {
+    pub(crate) fn pop_durable(&mut self, durable: Ticket) -> Option<Vec<T>> {
         if self.batches.front()?.0 > durable {
             return None;
         }
@@ -58,7 +58,7 @@ impl<T> Gates<T> {
 
     /// Takes back an emptied batch for its memory.
     pub(crate) fn recycle(&mut self, batch: Vec<T>) {
-        assert!(batch.is_empty(), "{} effects of an opened gate were not released", batch.len());
+        assert!(batch.is_empty(), "{} effects of a durable batch were not released", batch.len());
         if self.spare.len() < SPARE_MAX {
             self.spare.push(batch);
         }
@@ -74,21 +74,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_open_in_ticket_order_and_keep_order_within_a_ticket() {
-        let mut gates = Gates::default();
+    fn effects_leave_in_ticket_order_and_keep_order_within_a_ticket() {
+        let mut queue = DurabilityQueue::default();
         for (ticket, item) in [(5, 'a'), (3, 'b'), (5, 'c'), (4, 'd'), (3, 'e')] {
-            gates.push(Ticket(ticket), item);
+            queue.push(Ticket(ticket), item);
         }
-        assert_eq!(gates.open(Ticket(2)), None);
-        assert_eq!(gates.open(Ticket(4)), Some(vec!['b', 'e']));
-        assert_eq!(gates.open(Ticket(4)), Some(vec!['d']));
-        assert_eq!(gates.open(Ticket(4)), None);
-        assert_eq!(gates.len(), 2);
-        gates.push(Ticket(7), 'f');
-        gates.retain(|item| *item != 'f');
-        assert_eq!(gates.len(), 2);
-        assert_eq!(gates.open(Ticket(9)), Some(vec!['a', 'c']));
-        assert_eq!(gates.open(Ticket(9)), Some(vec![]));
-        assert_eq!(gates.open(Ticket(9)), None);
+        assert_eq!(queue.pop_durable(Ticket(2)), None);
+        assert_eq!(queue.pop_durable(Ticket(4)), Some(vec!['b', 'e']));
+        assert_eq!(queue.pop_durable(Ticket(4)), Some(vec!['d']));
+        assert_eq!(queue.pop_durable(Ticket(4)), None);
+        assert_eq!(queue.len(), 2);
+        queue.push(Ticket(7), 'f');
+        queue.retain(|item| *item != 'f');
+        assert_eq!(queue.len(), 2);
+        assert_eq!(queue.pop_durable(Ticket(9)), Some(vec!['a', 'c']));
+        assert_eq!(queue.pop_durable(Ticket(9)), Some(vec![]));
+        assert_eq!(queue.pop_durable(Ticket(9)), None);
     }
 }
