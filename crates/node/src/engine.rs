@@ -22,17 +22,17 @@ use crate::status::DatabaseFigures;
 use crate::worker::census::Census;
 use crate::worker::durability_queue::DurabilityQueue;
 use crate::worker::effects::QueuedEffect;
-use crate::worker::parking::{Parked, Parking};
+use crate::worker::load_waiters::{LoadWaiters, Waiter};
 use crate::worker::residency::Clearing;
 use crate::worker::scans::{self, ScanPurpose};
 use crate::worker::shared::Shared;
 
 /// Events that may wait for storage in one engine; more are refused.
-pub(crate) const PARKED_MAX: usize = 1 << 17;
+pub(crate) const WAITERS_MAX: usize = 1 << 17;
 
 /// Bytes of peers' messages that may wait for storage in one engine; then those that bring states
 /// are not taken in. They are as messages that were lost.
-const PARKED_LEN_MAX: usize = 64 << 20;
+const WAITERS_LEN_MAX: usize = 64 << 20;
 
 /// Bytes of memory that a resident register takes besides its record.
 pub const CELL_LEN: usize = types::limits::REGISTER_MEMORY;
@@ -114,7 +114,7 @@ pub(crate) trait Engine: Send {
     fn drop_absent(&mut self, shared: &mut Shared, kept: usize) -> usize;
     fn check(&self, shared: &Shared) -> Result<(), Violation>;
     fn is_idle(&self) -> bool;
-    fn parked(&self) -> usize;
+    fn load_waiters(&self) -> usize;
     fn census(&self) -> &Census;
     fn start_count(&self, shared: &mut Shared, scan: Scan);
     /// Storage answered a scan of the census. False if it is to be asked again.
@@ -166,7 +166,7 @@ impl<P: Protocol> Work<P> {
     }
 }
 
-impl<P: Protocol> Parked for Work<P> {
+impl<P: Protocol> Waiter for Work<P> {
     fn len(&self) -> usize {
         match self {
             Work::Peer { len, .. } => *len as usize,
@@ -213,7 +213,7 @@ pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) outlives_process: bool,
     /// Messages and scans that the engine sent to itself.
     pub(crate) inner: VecDeque<Work<P>>,
-    pub(crate) parking: Parking<Work<P>>,
+    pub(crate) load_waiters: LoadWaiters<Work<P>>,
     pub(crate) durability_queue: DurabilityQueue<QueuedEffect<P::Message>>,
     /// Shards found forgotten, and keys found lost, that wait for the loss to be raised.
     pub(crate) forgotten: Vec<Shard>,
@@ -244,7 +244,7 @@ impl<P: Protocol> EngineOf<P> {
             rng: parts.rng,
             outlives_process: parts.outlives_process,
             inner: VecDeque::new(),
-            parking: Parking::default(),
+            load_waiters: LoadWaiters::default(),
             durability_queue: DurabilityQueue::default(),
             forgotten: Vec::new(),
             lost_keys: Vec::new(),
@@ -342,7 +342,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn on_message(&mut self, shared: &mut Shared, from: Peer, message: P::Message, len: u32) {
-        if self.parking.len() >= PARKED_MAX {
+        if self.load_waiters.len() >= WAITERS_MAX {
             shared.counters.events_refused += 1;
         } else if self.is_ready(message.touches()) {
             // The common case skips a move of the message through the queue's type.
@@ -353,8 +353,8 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     /// True when load waiters hold so much memory that no message with a state may join them.
-    fn parks_much(&self) -> bool {
-        self.parking.bytes() > PARKED_LEN_MAX
+    fn has_large_waiters(&self) -> bool {
+        self.load_waiters.bytes() > WAITERS_LEN_MAX
     }
 
     fn run_inner(&mut self, shared: &mut Shared) {
@@ -398,7 +398,7 @@ impl<P: Protocol> EngineOf<P> {
             return;
         }
         let (scratch, counters) = (&mut shared.scratch, &mut shared.counters);
-        let (parking, database) = (&mut self.parking, self.database);
+        let (waiters, database) = (&mut self.load_waiters, self.database);
         self.cells.take_dirty(|key, record, weight| {
             count(key, record, weight);
             let place = Place::Cell(database, key.clone());
@@ -412,7 +412,7 @@ impl<P: Protocol> EngineOf<P> {
             }
             state.has_changes = true;
             counters.cells_written += 1;
-            parking.supersede(key);
+            waiters.supersede(key);
             scratch.len()
         });
         shared.census_wanted |= self.census.wants_more();
@@ -431,7 +431,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     fn on_request(&mut self, shared: &mut Shared, request: Request) {
         if request.command.access == Access::Update && !P::PROPERTIES.read_modify_write {
             shared.reply(request.tag, Outcome::Unsupported(P::NAME));
-        } else if self.parking.len() >= PARKED_MAX {
+        } else if self.load_waiters.len() >= WAITERS_MAX {
             shared.counters.events_refused += 1;
             shared.reply(request.tag, Outcome::NoQuorum);
         } else {
@@ -455,7 +455,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         let mut malformed = 0;
         for raw in raw {
             match decode::<P>(raw) {
-                Ok(message) if (is_overrun || self.parks_much()) && message.is_write() => {
+                Ok(message) if (is_overrun || self.has_large_waiters()) && message.is_write() => {
                     shared.counters.messages_shed += 1;
                 }
                 Ok(message) => self.on_message(shared, from, message, raw.bytes.len() as u32),
@@ -545,7 +545,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         !self.has_work()
             && !self.cells.has_dirty()
             && !self.metas.has_dirty()
-            && self.parking.is_empty()
+            && self.load_waiters.is_empty()
             && self.durability_queue.len() == 0
             && self.clearing.is_empty()
             && self.cells.absent_len() <= absent_kept
@@ -619,14 +619,14 @@ impl<P: Protocol> Engine for EngineOf<P> {
     fn is_idle(&self) -> bool {
         self.protocol.is_idle()
             && !self.has_work()
-            && self.parking.is_empty()
+            && self.load_waiters.is_empty()
             && self.durability_queue.len() == 0
             && self.clearing.is_empty()
             && !self.cells.has_dirty()
     }
 
-    fn parked(&self) -> usize {
-        self.parking.len()
+    fn load_waiters(&self) -> usize {
+        self.load_waiters.len()
     }
 
     fn census(&self) -> &Census {

@@ -10,9 +10,9 @@ pub(crate) mod effects;
 mod engines;
 mod eviction;
 mod inbound;
+pub(crate) mod load_waiters;
 pub(crate) mod loss;
 pub(crate) mod outbox;
-pub(crate) mod parking;
 pub(crate) mod residency;
 pub(crate) mod scans;
 mod scrub;
@@ -35,7 +35,7 @@ use types::{
     Update,
 };
 
-use crate::engine::{EngineParts, PARKED_MAX};
+use crate::engine::{EngineParts, WAITERS_MAX};
 use crate::front::Shortage;
 use crate::registry::{PROTOCOLS, Registration};
 use crate::uptime::Uptimes;
@@ -338,8 +338,8 @@ impl Worker {
     /// About how many requests to read from clients for now.
     #[must_use]
     pub fn request_room(&self) -> usize {
-        let parked: usize = self.engines.awake().map(|engine| engine.parked()).sum();
-        if self.shared.failed.is_some() || self.shared.hold.is_on() || parked >= PARKED_MAX / 2 {
+        let waiters: usize = self.engines.awake().map(|engine| engine.load_waiters()).sum();
+        if self.shared.failed.is_some() || self.shared.hold.is_on() || waiters >= WAITERS_MAX / 2 {
             return 0;
         }
         let is_loading = self.shared.stores.iter().any(|state| state.store.has_many_loads());

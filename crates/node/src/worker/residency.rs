@@ -43,14 +43,14 @@ impl<P: Protocol> EngineOf<P> {
     pub(crate) fn admit(&mut self, shared: &mut Shared, work: Work<P>) {
         match self.missing(shared, work.touches()) {
             Missing::Nothing => self.run_work(shared, work),
-            Missing::Shard(shard) => self.parking.park_shard(shard, work),
+            Missing::Shard(shard) => self.load_waiters.push_shard(shard, work),
             Missing::Key => {
                 let Touches::Key(key) = work.touches() else {
                     unreachable!("only an event that names a key misses one")
                 };
                 sometimes!("an event waits for its register");
                 let key = key.clone();
-                self.parking.park_key(key, work);
+                self.load_waiters.push_key(key, work);
             }
         }
     }
@@ -63,7 +63,7 @@ impl<P: Protocol> EngineOf<P> {
             Touches::Shard(shard) => (shard, None),
             Touches::Nothing => return true,
         };
-        self.parking.is_empty()
+        self.load_waiters.is_empty()
             && self.forgotten.is_empty()
             && self.metas.is_resident(shard)
             && key.is_none_or(|key| self.cells.touch(key))
@@ -81,7 +81,7 @@ impl<P: Protocol> EngineOf<P> {
             return Missing::Shard(shard);
         }
         match key {
-            Some(key) if self.parking.has_key(key) => Missing::Key,
+            Some(key) if self.load_waiters.has_key(key) => Missing::Key,
             Some(key) if !self.cells.touch(key) && !self.fetch_cell(shared, key) => Missing::Key,
             _ => Missing::Nothing,
         }
@@ -94,7 +94,7 @@ impl<P: Protocol> EngineOf<P> {
 
     /// True when the shard's fields are resident now.
     fn fetch_meta(&mut self, shared: &mut Shared, shard: Shard) -> bool {
-        if self.parking.has_shard(shard) {
+        if self.load_waiters.has_shard(shard) {
             return false;
         }
         if !self.outlives_process {
@@ -144,7 +144,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn resume_shard(&mut self, shared: &mut Shared, shard: Shard) {
-        for work in self.parking.take_shard(shard) {
+        for work in self.load_waiters.take_shard(shard) {
             self.admit(shared, work);
         }
     }
@@ -205,10 +205,11 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     pub(crate) fn on_cell_loaded(&mut self, shared: &mut Shared, key: &Key, load: Load) {
-        if !self.parking.has_key(key) {
+        if !self.load_waiters.has_key(key) {
             return;
         }
-        let is_resident = if self.parking.take_superseded(key) && !self.cells.is_resident(key) {
+        let is_resident = if self.load_waiters.take_superseded(key) && !self.cells.is_resident(key)
+        {
             sometimes!("a register is written and evicted while it is read");
             self.fetch_cell(shared, key)
         } else {
@@ -220,7 +221,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn resume_key(&mut self, shared: &mut Shared, key: &Key) {
-        for work in self.parking.take_key(key) {
+        for work in self.load_waiters.take_key(key) {
             self.admit(shared, work);
         }
     }
@@ -261,7 +262,7 @@ impl<P: Protocol> EngineOf<P> {
             self.write_anew(shard);
         }
         for shard in forgotten {
-            let waiting = self.parking.take_shard(shard);
+            let waiting = self.load_waiters.take_shard(shard);
             self.admit(shared, Work::Forgotten(shard));
             for work in waiting {
                 self.admit(shared, work);

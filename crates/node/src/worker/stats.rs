@@ -43,7 +43,7 @@ pub(super) fn add(shared: &Shared, engines: &[Box<dyn Engine>], stats: &mut Stat
     for engine in engines {
         stats.add("worker_cells_resident", engine.resident() as u64);
         stats.add("worker_cells_bytes", engine.memory() as u64);
-        stats.add("worker_events_parked", engine.parked() as u64);
+        stats.add("worker_events_parked", engine.load_waiters() as u64);
         engine.stats(stats);
     }
 }

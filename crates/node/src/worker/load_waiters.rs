@@ -11,33 +11,38 @@ use types::key::ByHash;
 use types::{Key, Shard};
 
 /// An event whose memory is bounded while it waits.
-pub(crate) trait Parked {
+pub(crate) trait Waiter {
     /// Bytes of the peer's message in it.
     fn len(&self) -> usize;
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct KeyWaiters<T> {
     queue: VecDeque<T>,
     /// The register was written while it was being read: the answer may be older than that.
     is_superseded: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Parking<T> {
-    keys: HashMap<Key, Waiting<T>, ByHash>,
+pub(crate) struct LoadWaiters<T> {
+    keys: HashMap<Key, KeyWaiters<T>, ByHash>,
     shards: BTreeMap<Shard, VecDeque<T>>,
     len: usize,
     bytes: usize,
 }
 
-impl<T> Default for Parking<T> {
-    fn default() -> Parking<T> {
-        Parking { keys: HashMap::with_hasher(ByHash), shards: BTreeMap::new(), len: 0, bytes: 0 }
+impl<T> Default for LoadWaiters<T> {
+    fn default() -> LoadWaiters<T> {
+        LoadWaiters {
+            keys: HashMap::with_hasher(ByHash),
+            shards: BTreeMap::new(),
+            len: 0,
+            bytes: 0,
+        }
     }
 }
 
-impl<T: Parked> Parking<T> {
+impl<T: Waiter> LoadWaiters<T> {
     /// Events waiting.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -60,17 +65,17 @@ impl<T: Parked> Parking<T> {
         self.shards.contains_key(&shard)
     }
 
-    pub(crate) fn park_key(&mut self, key: Key, item: T) {
+    pub(crate) fn push_key(&mut self, key: Key, item: T) {
         self.count(&item);
         match self.keys.entry(key) {
             Entry::Occupied(mut entry) => entry.get_mut().queue.push_back(item),
             Entry::Vacant(entry) => {
-                entry.insert(Waiting { queue: VecDeque::from([item]), is_superseded: false });
+                entry.insert(KeyWaiters { queue: VecDeque::from([item]), is_superseded: false });
             }
         }
     }
 
-    pub(crate) fn park_shard(&mut self, shard: Shard, item: T) {
+    pub(crate) fn push_shard(&mut self, shard: Shard, item: T) {
         self.count(&item);
         self.shards.entry(shard).or_default().push_back(item);
     }
@@ -108,7 +113,7 @@ impl<T: Parked> Parking<T> {
 
     fn discount(&mut self, queue: &VecDeque<T>) {
         self.len -= queue.len();
-        self.bytes -= queue.iter().map(Parked::len).sum::<usize>();
+        self.bytes -= queue.iter().map(Waiter::len).sum::<usize>();
     }
 }
 
@@ -116,7 +121,7 @@ impl<T: Parked> Parking<T> {
 mod tests {
     use super::*;
 
-    impl Parked for usize {
+    impl Waiter for usize {
         fn len(&self) -> usize {
             *self
         }
@@ -125,31 +130,31 @@ mod tests {
     #[test]
     fn queues_keep_their_order_and_leave_together() {
         let (a, b) = (Key::new(b"a"), Key::new(b"b"));
-        let mut parking = Parking::default();
-        parking.park_key(a.clone(), 1);
-        parking.park_key(b.clone(), 2);
-        parking.park_key(a.clone(), 3);
-        parking.park_shard(Shard(0), 4);
-        assert_eq!((parking.len(), parking.bytes()), (4, 10));
-        assert!(parking.has_key(&a) && parking.has_shard(Shard(0)) && !parking.has_shard(Shard(1)));
-        assert_eq!(parking.take_key(&a), [1, 3]);
-        assert_eq!((parking.len(), parking.bytes()), (2, 6));
-        assert!(!parking.has_key(&a));
-        assert_eq!(parking.take_shard(Shard(0)), [4]);
-        assert_eq!(parking.take_key(&b), [2]);
-        assert!(parking.is_empty());
-        assert_eq!((parking.len(), parking.bytes()), (0, 0));
+        let mut waiters = LoadWaiters::default();
+        waiters.push_key(a.clone(), 1);
+        waiters.push_key(b.clone(), 2);
+        waiters.push_key(a.clone(), 3);
+        waiters.push_shard(Shard(0), 4);
+        assert_eq!((waiters.len(), waiters.bytes()), (4, 10));
+        assert!(waiters.has_key(&a) && waiters.has_shard(Shard(0)) && !waiters.has_shard(Shard(1)));
+        assert_eq!(waiters.take_key(&a), [1, 3]);
+        assert_eq!((waiters.len(), waiters.bytes()), (2, 6));
+        assert!(!waiters.has_key(&a));
+        assert_eq!(waiters.take_shard(Shard(0)), [4]);
+        assert_eq!(waiters.take_key(&b), [2]);
+        assert!(waiters.is_empty());
+        assert_eq!((waiters.len(), waiters.bytes()), (0, 0));
     }
 
     #[test]
     fn a_write_during_a_read_is_noticed_once() {
         let key = Key::new(b"a");
-        let mut parking = Parking::default();
-        parking.supersede(&key);
-        parking.park_key(key.clone(), 0);
-        assert!(!parking.take_superseded(&key));
-        parking.supersede(&key);
-        assert!(parking.take_superseded(&key));
-        assert!(!parking.take_superseded(&key));
+        let mut waiters = LoadWaiters::default();
+        waiters.supersede(&key);
+        waiters.push_key(key.clone(), 0);
+        assert!(!waiters.take_superseded(&key));
+        waiters.supersede(&key);
+        assert!(waiters.take_superseded(&key));
+        assert!(!waiters.take_superseded(&key));
     }
 }
