@@ -31,7 +31,7 @@ pub enum Cell<'a, R> {
     Present(&'a R),
     /// The register does not exist and was not forgotten.
     Absent,
-    /// Forgotten: it takes no part in anything until it was recovered.
+    /// Forgotten: it takes no part until it is recovered.
     Lost,
 }
 
@@ -72,14 +72,14 @@ fn tag_of(hash: u64) -> u32 {
     (hash >> 24) as u32
 }
 
-/// How these cells know that a register is absent.
+/// The evidence that a register is absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Absence {
-    /// A cell says so, for a while: asking storage takes time.
+    /// A cell, kept for a while, because asking storage takes time.
     Kept,
     /// The worker has just asked storage, which answers at once: see [`Cells::announce_absent`].
     Announced,
-    /// There is no storage: whatever has no cell does not exist.
+    /// There is no storage: a register without a cell does not exist.
     Certain,
 }
 
@@ -87,7 +87,7 @@ pub enum Absence {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parting {
     Stays,
-    /// It counts as changed, and goes once that is written.
+    /// It counts as changed, and leaves memory once it is written.
     IsWritten,
     Goes,
 }
@@ -103,7 +103,7 @@ pub const WARMED: usize = 32;
 pub struct Cells<R> {
     slots: Slots<R>,
     shards: Vec<HashTable<Entry>>,
-    /// Where the last search ended: one event asks for one register many times.
+    /// The slot of the last search, since one event asks for one register many times.
     last: std::cell::Cell<Index>,
     forgotten: [bool; SHARDS],
     dirty: Vec<Index>,
@@ -185,7 +185,7 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Gives back the memory of a shard that has become nearly empty.
+    /// Frees memory of a shard that has become nearly empty.
     fn shrink(&mut self, shard: usize) {
         let (shard, slots) = (&mut self.shards[shard], &self.slots);
         if shard.capacity() > KEPT_CAPACITY && shard.capacity() / 8 > shard.len() {
@@ -219,14 +219,14 @@ impl<R> Cells<R> {
         }
     }
 
-    /// The record, where there is one.
+    /// The record, if there is one.
     pub fn get_mut(&mut self, key: &Key) -> Option<&mut R> {
         let slot = self.slot_mut(key)?;
         slot.used = true;
         slot.record.as_mut()
     }
 
-    /// Works on the record in place; `None` where there is none. A change must be marked by
+    /// Works on the record in place; `None` if there is none. Mark a change by
     /// [`persist`](Cells::persist). The register must be resident and not lost.
     pub fn with<T>(&mut self, key: &Key, step: impl FnOnce(&mut Option<R>) -> T) -> T {
         if let Some(slot) = self.slot_mut(key) {
@@ -249,7 +249,7 @@ impl<R> Cells<R> {
         self.set(key, Some(record), false);
     }
 
-    /// The register does not exist any more, durably after the returned ticket.
+    /// Removes the register. Durable after the returned ticket.
     pub fn remove(&mut self, key: &Key) -> Ticket {
         self.set(key, None, false);
         self.persist(key)
@@ -352,13 +352,13 @@ impl<R> Cells<R> {
         self.len() == 0
     }
 
-    /// Bytes of their records, as storage has them, and of long keys.
+    /// Bytes of their records as stored, and of long keys.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.slots.bytes()
     }
 
-    /// Registers that are pinned. Looks at all of them.
+    /// Registers that are pinned. Visits all.
     #[must_use]
     pub fn pinned(&self) -> usize {
         let slots = self.shards.iter().flatten().map(|entry| self.slots.at(entry.index));
@@ -379,7 +379,7 @@ impl<R> Cells<R> {
         self.find(key).is_some() || self.absence == Absence::Certain
     }
 
-    /// Without a slot, and not because it was left in storage.
+    /// True if the register has no cell and is known to have no stored record.
     fn is_known_absent(&self, key: &Key) -> bool {
         match self.absence {
             Absence::Kept => false,
@@ -397,7 +397,7 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Notes a use of the register for the evicting hand; false when it is not resident.
+    /// Marks the register as used; false if it is not resident.
     pub fn touch(&mut self, key: &Key) -> bool {
         if let Some(slot) = self.slot_mut(key) {
             slot.used = true;
@@ -595,7 +595,7 @@ impl<R> Cells<R> {
         dropped
     }
 
-    /// Cells that were absent when they were noted, for [`Cells::drop_absent`].
+    /// Cells queued for [`Cells::drop_absent`].
     #[must_use]
     pub fn absent_len(&self) -> usize {
         self.absent.len()
@@ -615,10 +615,10 @@ impl<R> Cells<R> {
         let mut dropped = 0;
         for _ in 0..looks.min(excess) {
             let Some(index) = self.absent.pop_front() else { break };
-            // The place may have been given to another register since.
+            // The slot may hold another register by now.
             let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.noted) else { continue };
             if !slot.is_idle_absence() {
-                // It comes back when that is over.
+                // It is queued again when it becomes idle.
                 slot.noted = false;
             } else if std::mem::take(&mut slot.used) {
                 self.absent.push_back(index);

@@ -98,7 +98,7 @@ impl<M> Effects<M> {
         self.send(to, message, Ticket::DURABLE);
     }
 
-    /// Answers a request whose outcome rests on a quorum's durable state, not on ours.
+    /// Answers a request whose outcome rests on a quorum's durable state, not on this node's.
     pub fn reply(&mut self, tag: Tag, outcome: Outcome) {
         self.outcomes.push((tag, outcome, Ticket::DURABLE));
     }

@@ -18,7 +18,7 @@ base::mutations! {
     LowExclusion = "low-exclusion",
     /// A read believes any report flagged chosen, not only the highest.
     AnyChosen = "any-chosen",
-    /// A read believes the chosen flag whatever floor an absent report shows.
+    /// A read believes the chosen flag, ignoring the floor of an absent report.
     ChosenIgnoresFloor = "chosen-ignores-floor",
     /// Absent reports and tombstones together make nil.
     NilFromMixed = "nil-from-mixed",
@@ -52,9 +52,9 @@ base::mutations! {
     NoOpBelowAttempt = "no-op-below-attempt",
     /// The result of a forwarded operation is forgotten while a copy of it may still arrive.
     ForgetForwarded = "forget-forwarded",
-    /// A forwarded operation runs at whatever incarnation it meets.
+    /// A forwarded operation runs at any incarnation of the owner.
     ForwardAnyIncarnation = "forward-any-incarnation",
-    /// "Surely no effect" is said of an operation that was forwarded.
+    /// A forwarded operation ends with the claim that it had no effect.
     NoQuorumAfterForward = "no-quorum-after-forward",
     /// After a crash a countdown resumes from beyond the saved value of its clock.
     CountTwice = "count-twice",
@@ -74,13 +74,13 @@ base::mutations! {
     AcceptBelowPromise = "accept-below-promise",
     /// An owner answers conditional commands without a change from its own state.
     AnswerFromTip = "answer-from-tip",
-    /// A delta is applied to whatever round is held, if the digest allows it.
+    /// A delta is applied to any round, if the digest allows it.
     DeltaAnyBase = "delta-any-base",
     /// The result of a delta is accepted without comparing its digest.
     DeltaNoDigest = "delta-no-digest",
     /// A delta is applied to any held state, and its result is accepted.
     DeltaUnchecked = "delta-unchecked",
-    /// An acceptor completes phase 1 though it holds something else than the base that it is told.
+    /// An acceptor completes phase 1 though it holds another round than the base.
     FirstOnAnyBase = "first-on-any-base",
     /// An acceptor completes phase 1 for an absent register whose version it has seen removed.
     FirstBelowFloor = "first-below-floor",
@@ -88,7 +88,7 @@ base::mutations! {
     FirstFromBeforeLoss = "first-from-before-loss",
     /// A first proposal is sent again after its proposer has lost its memory.
     FirstRepeatedAfterLoss = "first-repeated-after-loss",
-    /// A proposer accepts its first proposal before anybody completed phase 1.
+    /// A proposer accepts its first proposal before another acceptor completed phase 1.
     FirstAcceptedByProposer = "first-accepted-by-proposer",
     /// Asking for the whole state counts as an acknowledgement.
     NeedFullIsAck = "need-full-is-ack",
@@ -104,7 +104,7 @@ base::mutations! {
     DropTombstone = "drop-tombstone",
     /// A recovering replica asks a majority that includes itself.
     RecoverFromSelf = "recover-from-self",
-    /// A write is validated once a majority, not everybody, has acknowledged it.
+    /// A write is validated once a majority has acknowledged it.
     ValidateByMajority = "validate-by-majority",
     /// A read-modify-write that started from an old value is acknowledged like a write.
     AckLosingRmw = "ack-losing-rmw",
@@ -126,7 +126,7 @@ base::mutations! {
     OneDenies = "one-denies",
     /// Several members of a shard are told at once that they held more.
     AllAreTold = "all-are-told",
-    /// A late accept is taken whatever the floor of an absent register says.
+    /// A late accept is taken below the floor of an absent register.
     RepairBelowFloor = "repair-below-floor",
     /// A tombstone is delivered to a replica that has removed it.
     RepairRemoved = "repair-removed",
@@ -152,7 +152,7 @@ base::mutations! {
     BareNumber = "bare-number",
     /// A local read answers from a register that is not valid.
     ReadInvalid = "read-invalid",
-    /// A register is validated whatever version it holds.
+    /// A register is validated whichever version it holds.
     ValidateAnyVersion = "validate-any-version",
     /// A follower acknowledges entries beyond a gap.
     AckPastGap = "ack-past-gap",

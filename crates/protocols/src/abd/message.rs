@@ -87,7 +87,7 @@ pub enum Message {
         version: Version,
         value: Option<Bytes>,
     },
-    /// To oneself, once everything adopted is durable.
+    /// To this node itself, once all adopted registers are durable.
     Adopted {
         op: u64,
         from_hash: u64,

@@ -87,7 +87,7 @@ pub struct Abd {
     armed_at: Option<Nanos>,
     /// Registers being recovered one by one.
     recovering: BTreeMap<Key, u64>,
-    /// Forgotten shards that are not walked yet.
+    /// Forgotten shards without a scan so far.
     forgotten: BTreeSet<Shard>,
     scans: BTreeMap<u64, Served>,
     explaining: BTreeMap<u64, Explaining>,

@@ -40,7 +40,7 @@ pub enum Kind {
     Recover,
 }
 
-/// Where an operation stands.
+/// The phase of an operation.
 #[derive(Clone, Debug)]
 pub enum Phase {
     /// Ask every replica for its version.
@@ -59,7 +59,7 @@ pub enum Verdict {
     },
     /// Replicas disagree: store the newest before answering.
     WriteBack,
-    /// The register holds this.
+    /// The register holds this value.
     Settled {
         version: Version,
         value: Option<Bytes>,
@@ -75,7 +75,7 @@ pub struct Operation {
     pub deadline: Nanos,
     pub resend_at: Nanos,
     pub resend_after: Nanos,
-    /// Other answers may still come soon: do not write back yet.
+    /// Other answers may still come soon, so do not write back yet.
     pub is_patient: bool,
 }
 
@@ -124,7 +124,7 @@ impl Answers {
         self.tally.has(replicas, node)
     }
 
-    /// The newest version reported, by whomever.
+    /// The newest reported version.
     #[must_use]
     pub fn newest(&self) -> Version {
         self.newest
@@ -145,7 +145,7 @@ impl Answers {
         self.value != Reported::Nothing
     }
 
-    /// Those known to hold the newest version.
+    /// Replicas known to hold the newest version.
     #[must_use]
     pub fn holders(&self, replicas: Replicas<'_>) -> Tally {
         let mut holders = self.tally;
@@ -173,7 +173,7 @@ impl Operation {
         !matches!(self.kind, Kind::Write { .. } | Kind::Delete { .. })
     }
 
-    /// Whose answer is still missing, in this phase.
+    /// True if this phase still needs the node's answer.
     #[must_use]
     pub fn lacks(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
         match &self.phase {

@@ -10,7 +10,7 @@ use super::message::{Entry, Reported, Version};
 use crate::quorum::Tally;
 use crate::replicas::{Places, Replicas, place};
 
-/// Why a shard is walked.
+/// The purpose of a shard scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// A client asked for one step.
@@ -19,7 +19,7 @@ pub enum Purpose {
     Recover { shard: Shard },
 }
 
-/// One page, asked of everybody.
+/// One page, requested from all replicas.
 #[derive(Clone, Debug)]
 pub struct Walk {
     pub purpose: Purpose,
@@ -31,15 +31,15 @@ pub struct Walk {
     pages: BTreeMap<NodeId, (Vec<Entry>, Option<u64>)>,
     /// Registers of this page that are not adopted yet; set once the page is complete.
     pub adopting: Option<usize>,
-    /// The same when this was last looked at.
+    /// The same at the last check.
     pub left_before: usize,
-    /// When all that was adopted so far is durable.
+    /// When all registers adopted so far are durable.
     pub adopted_after: Ticket,
-    /// Where the complete page ends.
+    /// The end of the complete page.
     pub next_hash: Option<u64>,
 }
 
-/// The newest that was reported of a register.
+/// The newest report of a register.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     pub version: Version,
@@ -82,7 +82,7 @@ impl Walk {
         matches!(self.purpose, Purpose::Recover { .. })
     }
 
-    /// Whose page is still missing.
+    /// True if the node's page is still missing.
     #[must_use]
     pub fn lacks(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
         let is_needed = node != replicas.me() || matches!(self.purpose, Purpose::List { .. });

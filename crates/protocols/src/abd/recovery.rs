@@ -12,11 +12,11 @@ use crate::cells::Cell;
 use crate::effects::Scan;
 use crate::protocol::{Scanned, ScannedCell};
 
-/// Registers recovered one by one at the same time; others wait to be asked again.
+/// Registers recovered one by one at a time. Others wait until they are asked for again.
 const RECOVERIES_MAX: usize = 4_096;
-/// Shards walked at the same time.
+/// Shards scanned at a time.
 const SHARDS_AT_ONCE: usize = 16;
-/// Pages being read for others; further ones wait to be asked again.
+/// Pages read for others at a time. Others wait until they are asked for again.
 const SCANS_MAX: usize = 1_024;
 const RECOVERY_PAGE: u32 = 256;
 const LISTING_PAGE_MAX: u32 = 1_024;
@@ -188,7 +188,7 @@ impl Abd {
         self.recovering.insert(key.clone(), id);
     }
 
-    /// Whatever was being recovered of this shard is forgotten again.
+    /// Recoveries in this shard start anew, since its registers are forgotten again.
     pub(super) fn on_forgotten(&mut self, cx: &mut Cx<'_>, shard: Shard) {
         let keys: Vec<(Key, u64)> = (self.recovering.iter())
             .filter(|(key, _)| key.shard() == shard)

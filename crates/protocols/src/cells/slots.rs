@@ -30,13 +30,13 @@ pub(super) struct Slot<R> {
     /// Forgotten: the missing record does not mean an absent register.
     pub(super) lost: bool,
     pub(super) dirty: bool,
-    /// Memory holds something that storage does not, and need not yet.
+    /// Memory is ahead of storage, and may stay so until eviction.
     pub(super) ahead: bool,
-    /// Touched since the last look of the evicting hand.
+    /// Used since the last eviction step.
     pub(super) used: bool,
-    /// Is among the cells that may be absent and idle.
+    /// Queued for dropping when absent and idle.
     pub(super) noted: bool,
-    /// Of the record, as it was last encoded.
+    /// Length of the record when it was last encoded.
     bytes: u32,
     /// The worker's last count of this register.
     pub(super) weight: Weight,
@@ -91,19 +91,19 @@ impl<R> Slots<R> {
         self.len
     }
 
-    /// Of their records, as they were last encoded, and of keys that do not fit a slot.
+    /// Bytes of their records as last encoded, and of keys that do not fit a slot.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Notes how long the record is when it is encoded.
+    /// Records the encoded length of the record.
     pub(super) fn weigh(&mut self, index: Index, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let before = std::mem::replace(&mut self.at_mut(index).bytes, bytes);
         self.bytes = self.bytes - before as usize + bytes as usize;
     }
 
-    /// Registers that there is memory for.
+    /// Registers that fit the allocated memory.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.pieces.iter().map(Vec::capacity).sum()

@@ -74,7 +74,7 @@ impl Hermes {
         self.start(cx, key, register, Some(Origin { waiting, reply }));
     }
 
-    /// Makes everybody hold the register's version.
+    /// Makes all members hold the register's version.
     fn start(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register, origin: Option<Origin>) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let version = register.version;
@@ -115,7 +115,7 @@ impl Hermes {
         self.end_pend(cx, key);
     }
 
-    /// The write of the key, where there is one, has ended well.
+    /// Ends the key's write, if any, with success.
     pub(super) fn end_pend(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         if let Some(Pend { origin: Some(origin), .. }) = lane.pend.take() {
@@ -202,7 +202,7 @@ impl Hermes {
         }
     }
 
-    /// Notes when the lane is looked at next, or ends it.
+    /// Schedules the lane's next action, or ends it.
     fn plan(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         self.due.remove(&(lane.due_at, key.clone()));
@@ -229,7 +229,7 @@ fn is_valid(cx: &Cx<'_>, key: &Key) -> bool {
     }
 }
 
-/// Sends the write to everybody else whose acknowledgement is missing.
+/// Sends the write to every other member without an acknowledgement.
 fn ask(cx: &mut Cx<'_>, key: &Key, pend: &Pend) {
     for node in cx.replicas.others().filter(|&node| !pend.acks.has(cx.replicas, node)) {
         let register = pend.register.clone();

@@ -9,19 +9,19 @@ use super::register::Register;
 use crate::protocol::Request;
 use crate::quorum::Tally;
 
-/// Exists while there is a write or a request.
+/// Exists while a write or a request does.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub pend: Option<Pend>,
     /// Sorted by deadline, since all requests may take equally long.
     pub waiting: VecDeque<Waiting>,
-    /// When the write is sent again, or the invalid key is looked at.
+    /// When to resend the write, or to check the invalid key.
     pub act_at: Nanos,
     /// The entry in the table of due lanes.
     pub due_at: Nanos,
 }
 
-/// A write that not everybody has acknowledged.
+/// A write without the acknowledgements of all members.
 #[derive(Debug)]
 pub(super) struct Pend {
     pub register: Register,

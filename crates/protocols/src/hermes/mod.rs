@@ -75,7 +75,7 @@ pub struct Hermes {
     /// Keys with a request or a write in progress here. Their registers are pinned.
     lanes: BTreeMap<Key, Lane>,
     waiting_count: usize,
-    /// When each lane is looked at next.
+    /// When each lane acts next.
     due: BTreeSet<(Nanos, Key)>,
     armed_at: Option<Nanos>,
 }
@@ -217,7 +217,7 @@ impl Hermes {
             return;
         }
         register.is_valid = true;
-        // That it is valid can be found out again from the others.
+        // The others can tell again that it is valid.
         cx.cells.persist_before_eviction(key);
         // This node acknowledged the validated version. So a plain write below it has ended too: it
         // took effect just before.

@@ -69,7 +69,7 @@ impl Forwards {
         self.reads_count += 1;
     }
 
-    /// A transaction has its place: if it is ours it need not be sent again.
+    /// A transaction has its place. A write of this node is not resent any more.
     pub fn on_taken(&mut self, me: NodeId, txn: &Txn) {
         if txn.origin == me {
             self.untaken.remove(&txn.number);

@@ -17,9 +17,9 @@ pub(super) struct Leader {
     pub(super) acked_before: [u64; MEMBERS_MAX],
     /// By member index: the writes that came from there.
     pub(super) origins: [Origin; MEMBERS_MAX],
-    /// Proposed to everybody at least once.
+    /// Proposed to all members at least once.
     pub(super) proposed: u64,
-    /// The commit that everybody was told at least once.
+    /// The commit that was sent to all members at least once.
     pub(super) told: u64,
 }
 

@@ -73,7 +73,7 @@ pub struct Zab {
     history: History,
     forwards: Forwards,
     leader: Leader,
-    /// A tick is due; there is one while anything is in progress.
+    /// A tick is due; one runs while work is in progress.
     is_ticking: bool,
 }
 

@@ -36,7 +36,8 @@ pub enum Message {
     /// Answers a `Prepare` (`tried.k() == 0`) or a proposal that came too late. A hint, never
     /// evidence.
     Nack { key: Key, tried: Round, promised: Ballot, recovering: bool },
-    /// A late delivery of an accept, by any node that knows it. Not answered.
+    /// A late delivery of an accept, by any node that knows it. Only a refusal is answered, by
+    /// `Nack`.
     Repair { key: Key, round: Round, state: State },
     /// A hint: `round` is chosen, and so are the earlier accepted rounds of its ballot.
     /// [corrections B2]
@@ -75,13 +76,12 @@ pub enum Message {
         buckets: u16,
         entries: Vec<Held>,
     },
-    /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` does not
-    /// help.
+    /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` did not help.
     Want { key: Key, have: Round, insist: bool },
     /// The receiver durably held `round` at amnesia count `loss`, and seems to hold less now. Or it
     /// held no register, with this floor, and seems to hold one below.
     Older { key: Key, round: Round, floor: Ballot, loss: Loss },
-    /// The receiver durably had this floor when its loss was `loss`, and has named a lower one
+    /// The receiver durably had this floor at amnesia count `loss`, and has named a lower one
     /// since.
     OlderFloor { shard: Shard, floor: Ballot, loss: Loss },
     /// To this node itself: makes the register resident and starts its due action.
@@ -140,7 +140,7 @@ impl Message {
 }
 
 impl Message {
-    /// True for messages to acceptors, and for those by which acceptors compare themselves.
+    /// True for messages to acceptors, and for those of comparisons.
     pub(crate) fn is_for_replicas(&self) -> bool {
         match self {
             Message::Read { .. }

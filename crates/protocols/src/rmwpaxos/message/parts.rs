@@ -79,7 +79,7 @@ pub struct Forward {
     pub target: Incarnation,
     /// Number of this forward at its origin.
     pub sequence: u64,
-    /// The origin will never send anything below this again.
+    /// The origin never sends a forward below this again.
     pub acked_below: u64,
     pub commands: Vec<(SessionId, Command)>,
 }
@@ -98,7 +98,7 @@ pub enum Verdict {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing {
     pub entries: Vec<Entry>,
-    /// Where to go on; `None` at the end of the shard.
+    /// The position of the next step; `None` at the end of the shard.
     pub next_hash: Option<u64>,
     pub floor_ballot: Ballot,
     pub floor_version: u64,
@@ -115,7 +115,7 @@ pub struct Entry {
     /// The register holds a value whose time is not over by this acceptor's count. Without a round:
     /// it may hold one, because its state was lost.
     pub live: bool,
-    /// Bytes of its state.
+    /// Length of its state.
     pub state_len: u32,
 }
 

@@ -70,8 +70,7 @@ pub struct Operation {
     pub outcome: Outcome,
     /// It changed the state when it last ran.
     pub effective: bool,
-    /// A quorum read found that it has something to write, or could not decide: it goes through a
-    /// proposal.
+    /// A quorum read found an effect of it, or could not decide. So it goes through a proposal.
     pub must_propose: bool,
     /// It may have run without an attempt that is known here: the state has forgotten. Only
     /// commands that are safe to repeat go on then.

@@ -14,8 +14,8 @@ pub struct Reports {
     pub tally: Tally,
     /// As long as the last member that has answered.
     by_member: Vec<Option<Report>>,
-    /// Members whose report this node knows to be impossible, unless it is this node that has lost
-    /// something.
+    /// Members whose report this node knows to be impossible, unless this node's own memory is
+    /// lost.
     disputed: Places,
 }
 

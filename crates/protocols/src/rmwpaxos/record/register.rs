@@ -19,7 +19,7 @@ pub struct Register {
     pub promised: Ballot,
     /// `Round::NONE`: a promise alone.
     pub accepted: Round,
-    /// Present iff something was accepted.
+    /// Present iff a round was accepted.
     pub state: Option<State>,
     /// Uptime when the first state with this expiry id was accepted here. `None`: no countdown
     /// runs.

@@ -1,5 +1,4 @@
-//! Expired keys vanish though no client touches them: when a deadline that this node set is over,
-//! it asks a quorum.
+//! Expires keys that no client touches: asks a quorum once a deadline that this node set is over.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +14,9 @@ use crate::rmwpaxos::record::state::{ExpiryId, State};
 
 pub(crate) const EXPIRE: TimerId = TimerId(2);
 
-/// Keys whose end a node waits for; others expire when they are touched.
+/// Deadlines that a node waits for. Other keys expire when they are touched.
 const SCHEDULED_MAX: usize = 65_536;
-/// How long after its time a key is expired though no client asks for it.
+/// How long after its deadline a key expires without a client.
 const SLACK: Nanos = Nanos::from_millis(20);
 
 /// The deadlines that this node set, in order.
@@ -28,7 +27,7 @@ pub(crate) struct Expirer {
 }
 
 impl Expirer {
-    /// A state with a deadline was chosen: remember when to look.
+    /// Schedules a chosen state with a deadline.
     pub(crate) fn schedule(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
         let Some(expiry) = state.expiry() else { return };
         if expiry.id.version != state.version() || self.due.len() >= SCHEDULED_MAX {
@@ -39,7 +38,7 @@ impl Expirer {
             TimeToLive::At { unix } => Millis(unix.0.saturating_sub(cx.unix.0)),
             TimeToLive::Never => return,
         };
-        // A deadline years away is met when a client touches the key.
+        // A deadline centuries away expires on access.
         let Some(span) = span.0.checked_mul(1_000_000) else { return };
         let at = cx.now + Nanos(span) + SLACK;
         self.due.insert((at, key.clone()), expiry.id);
@@ -55,7 +54,7 @@ impl Expirer {
     }
 
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        // An earlier timer may have replaced this one: only the newest arms another.
+        // An earlier timer may have replaced this one. Only the newest arms another.
         if self.armed.is_some_and(|armed| armed <= cx.now) {
             self.armed = None;
         }
@@ -71,10 +70,9 @@ impl Expirer {
     }
 }
 
-/// The register is resident now: if its time is over, a read without operations has a quorum say
-/// so.
+/// The register is resident. If its time is over, a read without operations has a quorum decide.
 pub(crate) fn on_due(core: &mut Core, cx: &mut Cx<'_>, key: &Key) {
-    // A node that is no replica counts no time down: the replicas vote.
+    // A node that is no replica runs no countdown: the replicas vote.
     let is_over = !cx.replicas.set.has_me()
         || held(cx, key)
             .is_some_and(|register| register.countdown(cx.uptime, cx.unix) == Countdown::Over);

@@ -22,27 +22,26 @@ use crate::rmwpaxos::progress::active::Active;
 use crate::rmwpaxos::progress::counters::Figure;
 use crate::rmwpaxos::progress::operation::{ForwardKey, Operation, Source};
 
-/// Proposals of others in a row, each that recent after the last, that make a key contended.
+/// Proposals of others, in quick succession, that make a key contended.
 const CONTENDED_RUN: u8 = 3;
-/// A forward whose owner's connection ended is given up after this.
+/// How long to wait for an owner whose connection ended.
 const RECONNECT_WITHIN: Nanos = Nanos::from_millis(25);
-/// An owner that is silent on a connection that stands is given up after this, or eight round
-/// trips. Long: an answer that only comes late would have been `Unknown`.
+/// How long to wait for a silent owner on a standing connection, or eight round trips. Long, since
+/// giving up makes a late answer `Unknown`.
 const ANSWER_WITHIN: Nanos = Nanos::from_millis(700);
-/// How long a node that failed to answer is not forwarded to.
+/// How long to forward no command to a node that failed to answer.
 const AVOID_FOR: Nanos = Nanos::from_secs(1);
 /// Bytes of commands and of their likely replies in one forward. A frame holds many times as much.
 const FORWARD_LEN_MAX: usize = 4 << 20;
 /// Bytes of replies in one answer: half of a frame. The origin may have estimated less, since it
 /// may know little of the key.
 const REPLIES_LEN_MAX: usize = 32 << 20;
-/// Of replies of more bytes only that they were given is remembered. Asked again where a connection
-/// ended, they are unknown.
+/// Longer replies are sent but not remembered. A repeated question gets `Unknown`.
 const REMEMBERED_LEN_MAX: usize = 16 << 10;
 /// Forwards of one origin and shard that an owner remembers.
 const REMEMBERED_MAX: usize = 4096;
-/// Forwards in a row from one node, with none of its own between, after which an owner offers the
-/// key.
+/// Forwards in a row from one node, without an own command between them, after which the owner
+/// offers the key.
 const TAKE_OVER_AFTER: u16 = 32;
 
 /// Both ends of forwarding.
@@ -72,7 +71,7 @@ struct Outstanding {
 #[derive(Default, Debug)]
 struct Origin {
     incarnation: Incarnation,
-    /// Everything below is finished and acknowledged.
+    /// Forwards below are finished and acknowledged.
     low: u64,
     entries: BTreeMap<u64, Entry>,
 }
@@ -120,7 +119,7 @@ impl Forwarding {
 }
 
 impl Forwarding {
-    /// Forwards the queue if another node is busy with this key; resolves open attempts first.
+    /// Forwards the queue if another node owns this busy key. Resolves open attempts first.
     pub(crate) fn try_forward(
         &mut self,
         core: &mut Core,
@@ -158,7 +157,7 @@ impl Forwarding {
         true
     }
 
-    /// The node whose proposals for this key keep being accepted here, if it is worth asking.
+    /// The node whose proposals for this key keep being accepted here, if it can be asked.
     fn busy_owner(
         &self,
         core: &Core,
@@ -169,8 +168,8 @@ impl Forwarding {
         let (promised, is_busy) = match cx.replicas.set.has_me() {
             true => {
                 let register = held(cx, &active.key)?;
-                // One write of another node now and then is no contention; losing to it, or several
-                // in a row, is.
+                // One write of another node is no contention. Losing to it is, and so are several
+                // writes in a row.
                 let is_run = active.losses > 0 || register.foreign_run >= CONTENDED_RUN;
                 (register.promised, is_recent(register.foreign_at) && is_run)
             }
@@ -253,14 +252,14 @@ impl Forwarding {
                 sequence,
             };
             let source = Source::Forwarded { forward, index };
-            // Sessions are numbered by each node on its own.
+            // Each node numbers its own sessions.
             let session = SessionId(session.0 ^ u64::from(from.node.0) << 48);
             let operation = Operation::new(source, session, command, deadline, core.step());
             core.enqueue(cx, &key, operation);
         }
     }
 
-    /// A forwarded command ended here: with the last one of its forward the origin is told.
+    /// A forwarded command ended here. The last one of its forward sends the answer.
     pub(crate) fn on_done(
         &mut self,
         cx: &mut Cx<'_>,
@@ -300,7 +299,7 @@ impl Forwarding {
         cx.fx.send_now(forward.origin, message);
     }
 
-    /// The origin's side: the addressed incarnation has answered.
+    /// The origin's side: handles the owner's answer.
     pub(crate) fn on_forwarded(
         &mut self,
         core: &mut Core,
@@ -332,8 +331,8 @@ impl Forwarding {
         }
     }
 
-    /// The owner does not answer: a command that could have run there has an unknown fate; reads go
-    /// another way.
+    /// Gives up on a silent owner. A command that may have run there has an unknown fate; a read is
+    /// retried here.
     fn give_up(&mut self, core: &mut Core, cx: &mut Cx<'_>, forward: Outstanding) {
         self.avoided_until.insert(forward.to, cx.now + AVOID_FOR);
         let (reads, others): (Vec<_>, Vec<_>) =

@@ -22,14 +22,14 @@ use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::message::{Entry, LISTING_KEYS_MAX, Listing, Message};
 use crate::rmwpaxos::record::register::{Countdown, Register};
 
-/// Listings served or awaited at a time.
+/// Listings in progress, each way.
 const LISTS_MAX: usize = 1024;
 
 #[derive(Default, Debug)]
 pub(crate) struct Lists {
-    /// Asked by clients of this node.
+    /// Requested by clients of this node.
     rounds: BTreeMap<u64, ListRound>,
-    /// Asked by any node, waiting for the scan of that number.
+    /// Requested by any node, by the number of their scan.
     serving: BTreeMap<u64, Serving>,
 }
 
@@ -94,12 +94,12 @@ impl Listings {
         })
     }
 
-    /// Up to where all counted listings are complete; `None` to the end of the shard.
+    /// The position up to which all counted listings are complete; `None` is the end of the shard.
     pub(crate) fn complete_below(&self, replicas: Replicas<'_>) -> Option<u64> {
         self.counted(replicas).filter_map(|listing| listing.next_hash).min()
     }
 
-    /// Which keys exist below that position, and of which no majority says the same.
+    /// The keys below that position that exist, and those without an agreeing majority.
     fn settled(&self, replicas: Replicas<'_>) -> (Vec<Key>, Vec<Key>) {
         let end = self.complete_below(replicas);
         let is_complete = |entry: &&Entry| end.is_none_or(|end| entry.key.hash() < end);
@@ -163,7 +163,7 @@ impl Listings {
     }
 }
 
-/// The places whose entry `is` so.
+/// The places whose entry satisfies `is`.
 fn places_of(entries: &[(Places, &Entry)], is: impl Fn(&Entry) -> bool) -> Places {
     entries.iter().filter(|(_, entry)| is(entry)).fold(0, |set, (at, _)| set | at)
 }
@@ -247,7 +247,7 @@ impl Lists {
         cx.fx.send(serving.to, message, after);
     }
 
-    /// Gives the listing back if no client of this node has asked for it.
+    /// Returns the listing if no client of this node requested it.
     pub(crate) fn on_listed(
         &mut self,
         core: &mut Core,
@@ -262,8 +262,8 @@ impl Lists {
         None
     }
 
-    /// Ends a listing that a majority has answered. While some keys are not settled it waits a
-    /// little for the others, which may know: to read those keys costs more.
+    /// Ends a listing that a majority has answered. With undecided keys it first waits a little for
+    /// the others, because reading those keys costs more.
     fn settle(&mut self, core: &mut Core, cx: &mut Cx<'_>, id: u64) {
         let Some(round) = self.rounds.get(&id) else { return };
         let (tag, listings) = (round.tag, &round.listings);

@@ -29,19 +29,19 @@ use crate::rmwpaxos::message::Message;
 use crate::rmwpaxos::progress::counters::Figure;
 use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 
-/// Registers of which others say that they were removed, at most.
+/// Most registers with an unconfirmed removal.
 const DENIED_MAX: usize = 256;
 
-/// For so long one member of a shard alone is told: it recovers meanwhile, and needs the others for
+/// How long only one member of a shard is told. It recovers meanwhile, and needs the others for
 /// that.
 const ONE_FOR: Nanos = Nanos::from_secs(60);
 
-/// Suspicions that a medium has gone back, of this node's and of others'.
+/// Suspected rollbacks, of this node's medium and of others'.
 #[derive(Debug, Default)]
 pub(crate) struct RollbackDetector {
-    /// Registers of this node of which others say that they were removed here.
+    /// Registers of this node that others claim were removed here.
     denials: BTreeMap<Key, Denial>,
-    /// The member of each shard that was told last that it held more.
+    /// Per shard, the member that was told last that it held more.
     told: BTreeMap<Shard, Telling>,
     older: Figure,
 }
@@ -56,20 +56,20 @@ struct Denial {
 #[derive(Clone, Copy, Debug)]
 struct Telling {
     member: usize,
-    /// Until then no other is told.
+    /// No other member is told until then.
     until: Nanos,
-    /// Questions of a comparison with greater numbers were asked later.
+    /// Comparison questions with greater numbers were asked later.
     asked: u64,
 }
 
-/// The past of a member: the round that it held of a register.
+/// A member's earlier state of a register.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Past {
     /// [`Round::NONE`]: the register was absent.
     pub(crate) round: Round,
     /// With an absent register: it was absent for every round up to this ballot.
     pub(crate) floor: Ballot,
-    /// Its loss by then.
+    /// Its amnesia count then.
     pub(crate) loss: Loss,
 }
 
@@ -85,7 +85,7 @@ impl Past {
 }
 
 impl RollbackDetector {
-    /// Registers and shards of this node that were found to be older than they were.
+    /// Registers and shards of this node that were found to be rolled back.
     pub(crate) fn older(&self) -> u64 {
         self.older.get()
     }
@@ -104,7 +104,7 @@ impl RollbackDetector {
         self.told.get(&shard).is_none_or(|told| told.until <= cx.now)
     }
 
-    /// A member durably held this. It is told once; if it disagrees, it is repaired like others.
+    /// Tells a member that it durably held this. If it disagrees, it is repaired like others.
     pub(crate) fn tell_older(
         &mut self,
         ranges: &mut Ranges,
@@ -134,8 +134,8 @@ impl RollbackDetector {
         ranges.doubt(cx, shard, 1 << member);
     }
 
-    /// A member names its floor, which never falls either: where it does, the fields of the shard
-    /// have gone back.
+    /// Compares a member's floor with its earlier one. Floors never fall, so a lower one shows that
+    /// the shard fields have gone back.
     pub(crate) fn compare_floor(
         &mut self,
         ranges: &mut Ranges,
@@ -177,8 +177,7 @@ impl RollbackDetector {
         true
     }
 
-    /// The fields of a shard wait to be recovered, and storage knows the shard as recovered: they
-    /// are from before.
+    /// Storage calls the shard recovered, but its fields wait for recovery: they have gone back.
     pub(crate) fn find_void(&mut self, core: &mut Core, cx: &mut Cx<'_>, shard: Shard) {
         base::sometimes!("the fields of a shard are older than they were");
         self.older.add(1);
@@ -191,8 +190,7 @@ impl RollbackDetector {
         cx.fx.forget(shard);
     }
 
-    /// Another member remembers the floor that this one had: its fields of the shard are older than
-    /// they were.
+    /// Another member remembers a higher floor of this one: its shard fields have gone back.
     pub(crate) fn on_older_floor(
         &mut self,
         core: &mut Core,

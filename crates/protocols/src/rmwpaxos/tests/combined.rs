@@ -13,7 +13,7 @@ fn world(durable: bool) -> World {
     World::with(3, durable, 1, Ways { by_message: false, always_deltas: false, core_alone: false })
 }
 
-/// Longer than anybody is waited for.
+/// Longer than a proposer waits for a member.
 fn lose_patience(world: &mut World, node: usize) {
     world.pass_at(node, Nanos::from_millis(20));
 }

@@ -282,7 +282,7 @@ fn ask(world: &mut World, prng: &mut Prng, rates: &Rates, node: usize, id: u8) {
     world.ask(node, &key, ask);
 }
 
-/// Sends a line again, wherever, whatever became of it.
+/// Sends a line again from any node, in any state of the first copy.
 fn repeat(world: &mut World, prng: &mut Prng, node: usize) {
     let key = if prng.chance(0.9) { world.key.clone() } else { world.neighbour.clone() };
     let lines = world.lines(&key);

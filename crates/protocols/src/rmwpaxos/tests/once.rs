@@ -20,7 +20,7 @@ fn append(text: &'static str, session: u8, seq: u64) -> Ask {
     Ask::Append(text).once(session, seq)
 }
 
-/// A command under `ONCE` that everybody takes part in, and then calm.
+/// A command under `ONCE` with all members, and then calm.
 fn done(world: &mut World, node: usize, ask: Ask) -> Result<Tag, String> {
     let tag = world.start(node, ask);
     for _ in 0..40 {

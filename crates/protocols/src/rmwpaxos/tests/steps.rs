@@ -182,7 +182,7 @@ impl World {
         self.start(node, Ask::Append(text))
     }
 
-    /// A write that everybody takes part in, and then calm.
+    /// A write with all members, and then calm.
     pub(super) fn write(&mut self, node: usize, ask: Ask) -> Tag {
         let key = self.key.clone();
         self.write_key(node, &key, ask)
@@ -229,7 +229,7 @@ impl World {
         node.cells.fill(&key, None, true);
     }
 
-    /// Everything goes through, everybody reads, and the histories are checked.
+    /// Delivers all messages, reads at every node, and checks the histories.
     pub(super) fn finish(&mut self) -> Result<(), String> {
         for _ in 0..2 {
             if !self.settle() {

@@ -1,10 +1,10 @@
 //! One step of a comparison [spec 9.7]: the registers of one range of hashes, here and at the
 //! members in question.
 //!
-//! The question holds a fold of (key, accepted round) for each of a few buckets; the answer lists
-//! the registers of the buckets that differ. The holder of the higher round delivers its accept
-//! late: the asker at once, the other when it is told that it is wanted. Reading the range goes
-//! through the scans that serve listings and makes no register resident.
+//! The question holds one digest of (key, accepted round) per bucket. The answer lists the
+//! registers of the buckets that differ. The holder of the higher round delivers its accept late.
+//! The asker does so at once; another holder gets a `Want` first. A step reads its range by the
+//! scans that serve listings, which make no register resident.
 
 use std::collections::BTreeMap;
 
@@ -29,17 +29,16 @@ use crate::rmwpaxos::progress::operation::Source;
 use crate::rmwpaxos::record::register::Register;
 use crate::rmwpaxos::services::rollback_detector::{Past, RollbackDetector};
 
-/// Registers that a step asks about.
+/// Registers of one question.
 pub(crate) const STEP: usize = 128;
-/// Registers that an answer tells of: more than that is told in several.
+/// Registers of one answer. A range with more needs several questions.
 const ANSWER_MAX: usize = 2 * STEP;
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(1);
-/// A question is asked again so often, each time waiting twice as long; then the whole walk is left
-/// to a later one.
+/// Repeats of a question, each after twice the time. Then a later walk takes over.
 const RESENDS_MAX: u32 = 2;
-/// Questions of others answered at a time; more are not answered, and asked again later.
+/// Questions of others in progress. Further ones are dropped and asked again.
 const ANSWERING_MAX: usize = 64;
-/// A register whose owner is at work is about to change.
+/// A register changes soon if its owner is active.
 const BUSY_FOR: Nanos = Nanos::from_millis(50);
 
 /// Anti-entropy of one instance.
@@ -48,7 +47,7 @@ pub(crate) struct AntiEntropy {
     pub(crate) ranges: Ranges,
     pub(crate) patrol: Patrol,
     pub(crate) repairs: PendingRepairs,
-    /// Comparisons of others, waiting for the scan of that number.
+    /// Questions of other members, by the number of their scan.
     answering: BTreeMap<u64, Answering>,
     pub(crate) figures: Figures,
 }
@@ -65,7 +64,7 @@ pub(crate) struct Parts<'a> {
 pub(crate) struct Figures {
     pub(crate) shards_compared: Figure,
     pub(crate) shards_different: Figure,
-    /// Registers that walks have read.
+    /// Registers read by walks.
     pub(crate) keys_compared: Figure,
     pub(crate) keys_different: Figure,
 }
@@ -74,7 +73,7 @@ pub(crate) struct Figures {
 #[derive(Debug)]
 pub(crate) struct Answering {
     to: NodeId,
-    /// Its loss when it asked.
+    /// Its amnesia count when it asked.
     loss: Loss,
     id: u64,
     shard: Shard,
@@ -107,7 +106,7 @@ fn nearer(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     [one, other].into_iter().flatten().min()
 }
 
-/// Registers that a scan found, and the keys of damaged records.
+/// The registers of a scan, and the keys of damaged records.
 fn held_of(scanned: Scanned<Register>, until: Option<u64>) -> (Vec<Held>, Vec<Key>) {
     let (mut held, mut lost) = (Vec::new(), Vec::new());
     for (key, cell) in scanned.records.into_iter().filter(|(key, _)| is_below(key, until)) {
@@ -124,7 +123,7 @@ fn held_of(scanned: Scanned<Register>, until: Option<u64>) -> (Vec<Held>, Vec<Ke
 }
 
 impl AntiEntropy {
-    /// The first event of a process: the work that an earlier one left is not known.
+    /// On the first event of a process all shards are in doubt.
     pub(crate) fn start(&mut self, core: &Core, cx: &mut Cx<'_>) {
         if self.ranges.started.is_some() {
             return;
@@ -141,7 +140,7 @@ impl AntiEntropy {
     }
 
     pub(crate) fn on_timer(&mut self, parts: &mut Parts<'_>, cx: &mut Cx<'_>) {
-        // An earlier timer may have replaced this one: only the newest arms another.
+        // An earlier timer may have replaced this one. Only the newest arms another.
         if !self.ranges.on_fired(cx) || mutation::is(Mutation::NoComparison) {
             return;
         }
@@ -151,7 +150,7 @@ impl AntiEntropy {
         self.go_on_with_walk(parts.core, cx);
     }
 
-    /// The step is over: the next one, or the end.
+    /// Ends a step: starts the next one, or ends the walk.
     fn end_step(&mut self, core: &mut Core, cx: &mut Cx<'_>, until: Option<u64>) {
         let is_in_hurry = self.patrol.is_behind();
         let Some(ended) = self.ranges.end_step(cx, until, is_in_hurry) else { return };
@@ -161,8 +160,8 @@ impl AntiEntropy {
         self.raise_floor(core, cx, ended.shard, ended.floor);
     }
 
-    /// A member that holds the same has a higher floor. Absent registers are refused here as they
-    /// are there: a floor that a medium took back, unnoticed, rises again.
+    /// Adopts the higher floor of a member that holds the same. So a floor that a medium lost
+    /// unnoticed rises again.
     fn raise_floor(&mut self, core: &mut Core, cx: &mut Cx<'_>, shard: Shard, floor: Ballot) {
         let is_void = cx.cells.is_forgotten(shard) || cx.metas.get(shard).void;
         if is_void || mutation::is(Mutation::FloorsStay) {
@@ -213,7 +212,7 @@ impl AntiEntropy {
         }
     }
 
-    /// True when the scan was for a comparison, of this node's or another's.
+    /// True if the scan was for a comparison, of this node or another.
     pub(crate) fn on_scanned(
         &mut self,
         parts: &mut Parts<'_>,
@@ -237,7 +236,7 @@ impl AntiEntropy {
         true
     }
 
-    /// This node's part of the range is read: asks the others.
+    /// Asks the others after this node's part of the range is read.
     fn ask_range(
         &mut self,
         parts: &mut Parts<'_>,
@@ -252,9 +251,8 @@ impl AntiEntropy {
             note_found(parts.deletion, cx, key, cell);
         }
         let (own, lost) = held_of(scanned, until);
-        // A node with damaged records does not say that it holds the same. A floor that has risen
-        // meanwhile may cover a round that was accepted behind the scan, and would deny that it is
-        // there.
+        // A node with damaged records cannot claim to be equal. A floor that rose during the scan
+        // may cover an accept behind it, and would deny that accept.
         let is_known = lost.is_empty()
             && !self.ranges.has_risen_since(shard, began)
             && !cx.cells.is_forgotten(shard)
@@ -264,7 +262,7 @@ impl AntiEntropy {
             walk.note_doubt(Places::MAX);
         }
         let awaited = walk.with & others_in_reach(cx.replicas);
-        // Members that went away since the walk began are not asked.
+        // Members that left since the walk began are not asked.
         walk.note_doubt(!awaited & !own_place(cx));
         self.figures.keys_compared.add(own.len() as u64);
         let deadline = cx.now + ANSWER_WITHIN;
@@ -300,8 +298,8 @@ impl AntiEntropy {
         }
     }
 
-    /// Another member compares. A forgotten shard is silent: it does not know which registers are
-    /// absent.
+    /// Answers another member's question. A forgotten shard is silent, since it does not know which
+    /// registers are absent.
     pub(crate) fn on_compare(
         &mut self,
         core: &mut Core,
@@ -357,15 +355,15 @@ impl AntiEntropy {
         let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
         if let Some(member) = cx.replicas.index(to) {
             parts.detector.compare_floor(&mut self.ranges, cx, shard, (member, to), floor);
-            // A round accepted behind the scan was not compared with the asker's.
+            // The digests miss a round that was accepted behind the scan.
             let is_still = !self.ranges.was_written_since(shard, began);
             let is_equal = buckets == 0 && is_still;
             if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal)
             {
                 self.patrol.found_equal(cx, shard, 1 << member);
                 if cx.metas.get(shard).floor_ballot < floor {
-                    // It rises when this node asks: a member that remembers a higher one says so
-                    // first.
+                    // Ask before adopting the floor: a member that remembers a higher one of this
+                    // node says so first.
                     self.ranges.doubt(cx, shard, 1 << member);
                 }
             }
@@ -392,7 +390,7 @@ impl AntiEntropy {
         question.awaited &= !(1 << member);
         walk.floors[member] = walk.floors[member].min(floor);
         let shard = walk.shard;
-        // The one that tells least far sets the pace: the rest is asked about again.
+        // The shortest answer bounds the step. The next question covers the rest.
         question.until = nearer(question.until, until);
         let is_compared = |held: &&Held| buckets & 1 << bucket(&held.key) != 0;
         let own = question.own.iter().filter(is_compared).filter(|it| is_below(&it.key, until));
@@ -415,8 +413,8 @@ impl AntiEntropy {
         }
     }
 
-    /// The holder of the higher round delivers it. A tombstone is not delivered to a member without
-    /// the register: it was removed there, or it will be by its collection.
+    /// Has the holder of the higher round deliver it. A member without the register gets no
+    /// tombstone: it has removed it, or the collection will.
     fn settle_difference(
         &mut self,
         detector: &mut RollbackDetector,
@@ -497,7 +495,7 @@ impl AntiEntropy {
     }
 }
 
-/// A tombstone, or a table of commands, was met: the node that left it may have given it up.
+/// Reports a leftover to deletion, since its proposer may have given up on it.
 fn note_found(deletion: &mut Deletion, cx: &mut Cx<'_>, key: &Key, cell: &ScannedCell<Register>) {
     let ScannedCell::Present(register) = cell else { return };
     if let Some(state) = deletion::leftover(register) {
@@ -505,13 +503,13 @@ fn note_found(deletion: &mut Deletion, cx: &mut Cx<'_>, key: &Key, cell: &Scanne
     }
 }
 
-/// An answer about registers waits until they are durable: the asker counts on it.
+/// An answer waits until its registers are durable, since the asker relies on it.
 fn gate(cx: &Cx<'_>, shard: Shard, held: &[Held]) -> Ticket {
     let tickets = held.iter().map(|it| cx.cells.ticket(&it.key));
     tickets.max().unwrap_or(Ticket::DURABLE).max(cx.metas.ticket(shard))
 }
 
-/// Damaged records are recovered when they are touched.
+/// Starts the recovery of damaged records.
 fn recover_all(cx: &mut Cx<'_>, lost: Vec<Key>) {
     let me = cx.replicas.me();
     for key in lost {

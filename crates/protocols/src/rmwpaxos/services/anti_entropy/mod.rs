@@ -1,4 +1,4 @@
-//! Anti-entropy: replicas become equal though no client reads.
+//! Anti-entropy: replicas become equal even if no client reads.
 
 pub(crate) mod comparison;
 pub(crate) mod patrol;

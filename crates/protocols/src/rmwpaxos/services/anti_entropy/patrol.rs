@@ -1,9 +1,8 @@
-//! The patrol: every shard is compared with all members within a set time, whether or not anything
-//! was written.
+//! The patrol: compares every shard with all members within a set time, even without writes.
 //!
-//! It only asks for comparisons, one shard after the other, evenly over that time;
-//! [`crate::rmwpaxos::services::anti_entropy::ranges`] walks. A pass is complete once every shard
-//! was found equal at every member since the pass began.
+//! It requests one comparison after the other, evenly over that time;
+//! [`crate::rmwpaxos::services::anti_entropy::ranges`] runs them. A pass is complete once every
+//! shard was found equal at every member since the pass began.
 
 use base::{Millis, Nanos};
 use types::Shard;
@@ -20,14 +19,14 @@ pub(crate) const PATROL: TimerId = TimerId(7);
 
 #[derive(Debug)]
 pub(crate) struct Patrol {
-    /// Of each shard of this pass: members that were not found equal since the pass began.
+    /// Per shard, the members that this pass has not found equal yet.
     missing: Box<[Places; SHARDS]>,
     /// Shards of this pass with such members.
     left: usize,
-    /// The shard that comes next.
+    /// The next shard.
     next: Shard,
     pub(crate) passes: u64,
-    /// By the wall clock, when the last complete pass ended.
+    /// Unix time when the last complete pass ended.
     pub(crate) passed_at: Millis,
     is_behind: bool,
 }
@@ -46,7 +45,7 @@ impl Default for Patrol {
 }
 
 impl Patrol {
-    /// Comparisons take longer than the time between two shards: walks should hurry.
+    /// True if comparisons take longer than the time between two shards. Walks then hurry.
     pub(crate) fn is_behind(&self) -> bool {
         self.is_behind
     }
@@ -67,7 +66,7 @@ impl Patrol {
         }
     }
 
-    /// The next shard's turn.
+    /// Requests the comparison of the next shard.
     pub(crate) fn on_timer(&mut self, ranges: &mut Ranges, env: &Env, cx: &mut Cx<'_>) {
         self.arm(env, cx);
         if mutation::is(Mutation::NoPatrol) {

@@ -20,26 +20,26 @@ use crate::rmwpaxos::message::{Due, Message};
 
 pub(crate) const REMIND: TimerId = TimerId(5);
 
-/// A power of two: a it lies where its key's hash says, and a later one there takes its place.
+/// A power of two. The hash of its key gives a repair its slot; a later one replaces it.
 const SLOTS: usize = 2048;
-/// Long enough for an acknowledgement that is only slower than the others'.
+/// Longer than the acknowledgement of a slightly slower member takes.
 const REMIND_AFTER: Nanos = Nanos::from_millis(100);
-/// A member that was away is reminded so soon after its connection stands.
+/// A member that was away is reminded this long after its connection stands.
 const REMIND_BACK_AFTER: Nanos = Nanos::from_millis(5);
 /// Reminders of one repair. A member that answers none of them is left to anti-entropy.
 const REMINDERS_MAX: u32 = 5;
-/// Debts that are reminded of at a time, and bytes of states.
+/// Repairs sent at a time, and bytes of their states.
 const REMINDED_MAX: usize = 256;
 const REMINDED_LEN_MAX: usize = 1 << 20;
 
 #[derive(Default)]
 pub(crate) struct PendingRepairs {
-    /// Empty until something is owed for the first time.
+    /// Empty until the first repair.
     slots: Vec<Option<Pending>>,
     len: usize,
     /// When the timer fires next.
     armed: Option<Nanos>,
-    /// Bytes of states sent since it fired.
+    /// Bytes of states since the timer fired.
     sent_len: usize,
     hints: u64,
 }
@@ -55,7 +55,7 @@ impl fmt::Debug for PendingRepairs {
 #[derive(Debug)]
 struct Pending {
     key: Key,
-    /// Chosen, and the last proposal of its ballot.
+    /// Chosen, as the last proposal of its ballot.
     round: Round,
     /// Members that have not acknowledged it.
     missing: Places,
@@ -69,7 +69,7 @@ impl PendingRepairs {
         self.armed.is_none()
     }
 
-    /// Hints sent that a round is chosen.
+    /// Number of `Chosen` hints sent.
     pub(crate) fn hints(&self) -> u64 {
         self.hints
     }
@@ -167,7 +167,7 @@ impl PendingRepairs {
     }
 
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        // An earlier timer may have replaced this one: only the newest arms another.
+        // An earlier timer may have replaced this one. Only the newest arms another.
         if self.armed.is_some_and(|armed| armed > cx.now) {
             return;
         }

@@ -27,15 +27,14 @@ use crate::rmwpaxos::context::Cx;
 
 pub(crate) const COMPARE: TimerId = TimerId(6);
 
-/// A shard is left alone for so long after a write; times a member's place, so that the first
-/// compares for all.
+/// The quiet time after a write, times a member's place. So one member compares for all.
 const QUIET: Nanos = Nanos::from_secs(2);
-/// A shard that is never quiet is compared all the same.
+/// A shard that is never quiet is compared after this.
 const BUSY_MAX: Nanos = Nanos::from_secs(60);
 /// Between two steps of a walk. It bounds the cost of walks, above all of the full one after a
 /// start.
 pub(crate) const PAUSE: Nanos = Nanos::from_millis(200);
-/// Pauses after a step that found as many registers as a step looks at.
+/// Pauses after a full step.
 const FULL_STEP_PACES: u64 = 3;
 /// After a step that found a difference.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
@@ -44,7 +43,7 @@ const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
 const PAUSE_PER_BYTE: [Nanos; 2] = [Nanos(100), Nanos(1_000)];
 /// Late deliveries wait for the next walk if a longer pause is due already.
 const PAUSE_OWED_MAX: Nanos = Nanos::from_secs(1);
-/// However long one state is.
+/// The longest pause, even after a long state.
 const PAUSE_LONG: Nanos = Nanos::from_secs(10);
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
@@ -54,13 +53,13 @@ const INSIST_AGAIN_AFTER: Nanos = Nanos::from_secs(8);
 const INSISTED_MAX: u8 = 9;
 /// Walks over an unwritten shard that find it different before a proposal replaces the late accept.
 const LATE_ACCEPTS_MAX: u8 = 1;
-/// Walks in a row that soon follow each other; later ones wait ever longer.
+/// Walks in a row after short pauses; later ones wait ever longer.
 const SOON_MAX: u8 = 3;
 
 /// The doubts about one shard.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Unsure {
-    /// Members to compare with; this node's own bit: to be searched for tombstones.
+    /// Members to compare with. This node's own bit: search for tombstones.
     with: Places,
     /// Members that walk this shard from their side, with no difference so far and no accept here
     /// since.
@@ -79,32 +78,31 @@ struct Unsure {
     held_floors: [Ballot; MEMBERS_MAX],
     since: Nanos,
     written_at: Nanos,
-    /// The floor has risen here.
+    /// When the floor last rose here.
     raised_at: Option<Nanos>,
-    /// Not before.
+    /// The earliest next walk.
     try_at: Nanos,
-    /// Walks in a row that left something to do.
+    /// Walks in a row that left work to do.
     failures: u8,
     /// Walks in a row that found a difference, with no accept here between them.
     differed: u8,
-    /// Walks that insisted and found a difference all the same, since the last that found none, and
-    /// when the next may.
+    /// Insisting walks that still found a difference, since the last one without, and when the next
+    /// may insist.
     insisted: u8,
     insist_at: Nanos,
 }
 
 pub(crate) struct Ranges {
     shards: Box<[Unsure; SHARDS]>,
-    /// How far each member, walking from its side, has been answered without a gap: links may lose
-    /// a question.
+    /// The end of the gapless answers to each member's walk, since links may lose a question.
     answered: [Option<(Shard, u64)>; MEMBERS_MAX],
-    /// The loss with which each began that, and the lowest floor since.
+    /// The amnesia count with which each began its walk, and the lowest floor since.
     asked_with: [(Loss, Ballot); MEMBERS_MAX],
     pub(crate) walk: Option<Walk>,
-    /// Where the search for the next shard begins.
+    /// The shard at which the next search begins.
     next: u8,
     armed: Option<Nanos>,
-    /// The first event of the process.
+    /// The time of the process's first event.
     pub(crate) started: Option<Nanos>,
     /// No step follows until then, because of late deliveries by this node and to it.
     pub(crate) resting_until: Nanos,
@@ -112,7 +110,7 @@ pub(crate) struct Ranges {
     pub(crate) last_question: u64,
 }
 
-/// Of the shards, those of which there is something to say.
+/// Prints only shards with doubts.
 impl fmt::Debug for Ranges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shards = self.shards.iter().enumerate();
@@ -168,7 +166,7 @@ impl Ranges {
         }
     }
 
-    /// Something was accepted here.
+    /// Notes an accept here.
     pub(crate) fn on_write(&mut self, cx: &mut Cx<'_>, shard: Shard) {
         let unsure = self.of(shard);
         if unsure.with == 0 {
@@ -183,15 +181,14 @@ impl Ranges {
         }
     }
 
-    /// Something was removed here. Others may hold its tombstone yet, and something newer on top of
-    /// it.
+    /// Notes a removal here. Others may still hold the tombstone, and a newer state on top of it.
     pub(crate) fn on_removal(&mut self, cx: &mut Cx<'_>, shard: Shard) {
         self.on_write(cx, shard);
         self.of(shard).equal_once = 0;
         self.on_raised(cx, shard);
     }
 
-    /// The floor has risen here.
+    /// Notes that the floor rose here.
     pub(crate) fn on_raised(&mut self, cx: &Cx<'_>, shard: Shard) {
         self.of(shard).raised_at = Some(cx.now);
     }
@@ -204,8 +201,8 @@ impl Ranges {
         self.shards[usize::from(shard.0)].raised_at.is_some_and(|at| at >= since)
     }
 
-    /// A member compares its shard with this one, and has come to `until`. Only ranges without a
-    /// gap make a shard. True when all of it was equal.
+    /// Notes that a member's walk has been answered up to `until`. Only gapless ranges make a
+    /// shard. True if the whole shard was equal.
     pub(crate) fn on_agreement(
         &mut self,
         (member, loss, floor): (usize, Loss, Ballot),
@@ -264,7 +261,7 @@ impl Ranges {
             .then(|| (unsure.held_with[member], unsure.held_floors[member]))
     }
 
-    /// The floor that a member durably had, and the loss with which it did.
+    /// The floor that a member durably had, and its amnesia count then.
     pub(crate) fn had_floor(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
         let floor = self.shards[usize::from(shard.0)].held_floors[member];
         Some((self.was_held_with(shard, member)?, floor))
@@ -282,8 +279,7 @@ impl Ranges {
         self.shards[usize::from(shard.0)].told & 1 << member != 0
     }
 
-    /// A state of so many bytes is to be delivered late, to a member of that pace. False where that
-    /// has to wait.
+    /// True if a state of `len` bytes may be delivered late now, to a member of this pace.
     pub(crate) fn may_deliver(
         &mut self,
         now: Nanos,
@@ -291,7 +287,7 @@ impl Ranges {
         (len, pace): (usize, Pace),
     ) -> bool {
         if self.resting_until > now + PAUSE_OWED_MAX {
-            // That it still differs does not mean that it was refused.
+            // It was not refused, so its difference does not count.
             self.of(shard).differed = 0;
             return false;
         }
@@ -299,7 +295,7 @@ impl Ranges {
         true
     }
 
-    /// A state of so many bytes was delivered late, by a member of that pace or to one.
+    /// Notes a late delivery of `len` bytes, by or to a member of this pace.
     pub(crate) fn note_late(&mut self, now: Nanos, len: usize, pace: Pace) {
         let per_byte = PAUSE_PER_BYTE[usize::from(pace != Pace::Steady)];
         let until = self.resting_until.max(now) + Nanos(len as u64 * per_byte.0);
@@ -317,9 +313,9 @@ impl Ranges {
     }
 }
 
-/// Marks of shards.
+/// Doubts about shards.
 impl Ranges {
-    /// The shard is to be compared with these members, as far as it is not already.
+    /// Requests a comparison with those of these members that await none yet.
     pub(crate) fn doubt_once(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Places) {
         let with = with & !self.of(shard).with;
         if with != 0 {
@@ -327,7 +323,7 @@ impl Ranges {
         }
     }
 
-    /// The shard is to be compared with these members.
+    /// Requests a comparison with these members.
     pub(crate) fn doubt(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Places) {
         let replicas = cx.replicas_of(shard);
         if !replicas.set.has_me() {
@@ -360,7 +356,7 @@ impl Ranges {
         }
     }
 
-    /// The timer has fired: true unless a newer one replaced it.
+    /// True unless a newer timer replaced the one that fired.
     pub(super) fn on_fired(&mut self, cx: &Cx<'_>) -> bool {
         let is_newest = self.armed.is_none_or(|armed| armed <= cx.now);
         if is_newest {
@@ -369,7 +365,7 @@ impl Ranges {
         is_newest
     }
 
-    /// Begins with the next shard whose time has come; sets the timer for the first of the others.
+    /// Starts a walk of the next due shard, or sets the timer for the earliest other one.
     pub(super) fn start_walk(&mut self, cx: &mut Cx<'_>) {
         let mut first: Option<Nanos> = None;
         for ahead in 0..=u8::MAX {
@@ -378,7 +374,7 @@ impl Ranges {
             let quiet = quiet_for(replicas);
             let unsure = self.of(shard);
             let with = unsure.with & reach(replicas);
-            // A shard that is forgotten here is doubted again when it is recovered.
+            // A shard that is forgotten here is in doubt again after its recovery.
             if with == 0 || cx.cells.is_forgotten(shard) {
                 continue;
             }
@@ -413,8 +409,7 @@ impl Ranges {
 }
 
 impl Ranges {
-    /// The step is over: the next one, or the end of the walk. In a hurry, full steps follow each
-    /// other sooner.
+    /// Ends a step: returns a walk that has ended. In a hurry, full steps follow each other sooner.
     pub(super) fn end_step(
         &mut self,
         cx: &mut Cx<'_>,
@@ -424,8 +419,8 @@ impl Ranges {
         let soon = cx.now + PAUSE_SHORT;
         let walk = self.walk.as_mut()?;
         let Some(from_hash) = until else {
-            // Where one shard differed others most likely do: a member missed something. Where one
-            // differs again and again, it does not get it this way.
+            // A member that missed accepts in one shard most likely did in others, too. Repeated
+            // differences need another remedy, not haste.
             let (shard, is_news) = (walk.shard, walk.differs && !walk.insist);
             let is_news = is_news && self.of(shard).failures == 0;
             let ended = self.end_walk(cx);
@@ -473,7 +468,7 @@ impl Ranges {
             unsure.try_at = cx.now + pause;
         }
         unsure.since = cx.now;
-        // Bits of no member only say that something was written.
+        // Bits of no member only record a write.
         if unsure.with & all(cx) == 0 {
             unsure.with = 0;
         }
@@ -482,7 +477,7 @@ impl Ranges {
     }
 }
 
-/// A walk that has come to the end of its shard.
+/// A walk that reached the end of its shard.
 pub(super) struct Ended {
     pub(super) shard: Shard,
     pub(super) differs: bool,
@@ -517,12 +512,12 @@ fn all(cx: &Cx<'_>) -> Places {
     cx.replicas.set.all_places()
 }
 
-/// This node, and the others that may be asked.
+/// This node and the others in reach.
 fn reach(replicas: Replicas<'_>) -> Places {
     others_in_reach(replicas) | replicas.set.own_place()
 }
 
-/// This node, in a set of members.
+/// This node as a set of places.
 pub(crate) fn own_place(cx: &Cx<'_>) -> Places {
     cx.replicas.set.own_place()
 }

@@ -1,4 +1,4 @@
-//! A walk: one comparison of a shard with members, from its beginning to its end.
+//! A walk: one comparison of a shard with members.
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
@@ -7,28 +7,28 @@ use types::{Ballot, Loss, Shard};
 use crate::replicas::Places;
 use crate::rmwpaxos::message::Held;
 
-/// One comparison of a shard, from its beginning to its end.
+/// One comparison of a shard.
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) shard: Shard,
     pub(crate) with: Places,
-    /// Of those: no difference so far.
+    /// Members without a difference so far.
     pub(crate) equal: Places,
     pub(crate) from_hash: u64,
     pub(crate) step: Step,
-    /// Late accepts did not help.
+    /// Late accepts did not help: propose instead.
     pub(crate) insist: bool,
     pub(crate) differs: bool,
-    /// Of those equal: one holds a tombstone that the other has removed.
+    /// Equal members where one of the two sides has removed a tombstone that the other holds.
     pub(crate) left_over: Places,
-    /// The lowest floor that each member had.
+    /// The lowest floor that each member named.
     pub(crate) floors: [Ballot; MEMBERS_MAX],
-    /// The losses of members when it began, at most.
+    /// The highest amnesia counts of members when the walk began.
     pub(crate) losses: [Loss; MEMBERS_MAX],
     pub(crate) started: Nanos,
 }
 
-/// Where a walk stands.
+/// The step of a walk.
 #[derive(Debug)]
 pub(crate) enum Step {
     Pausing { until: Nanos },
@@ -36,15 +36,15 @@ pub(crate) enum Step {
     Asking(Question),
 }
 
-/// A range that members were asked about.
+/// A question about one range.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) id: u64,
     pub(crate) own: Vec<Held>,
-    /// It stands for registers that are not among them.
+    /// The floor that covers registers missing from `own`.
     pub(crate) floor: Ballot,
     pub(crate) range: (u64, Option<u64>),
-    /// As far as all answers go.
+    /// The end of the shortest answer.
     pub(crate) until: Option<u64>,
     pub(crate) awaited: Places,
     pub(crate) deadline: Nanos,
@@ -52,18 +52,18 @@ pub(crate) struct Question {
 }
 
 impl Walk {
-    /// A member does not hold the same as this node.
+    /// Notes that a member differs.
     pub(crate) fn note_difference(&mut self, member: usize) {
         self.equal &= !(1 << member);
         self.differs = true;
     }
 
-    /// A member holds a tombstone that was removed here, or the other way round.
+    /// Notes a tombstone that only one of the two sides has removed.
     pub(crate) fn note_left_over(&mut self, member: usize) {
         self.left_over |= 1 << member;
     }
 
-    /// The registers held here, or by these members, are not known.
+    /// Notes that the state of these members is unknown.
     pub(crate) fn note_doubt(&mut self, members: Places) {
         self.equal &= !members;
     }

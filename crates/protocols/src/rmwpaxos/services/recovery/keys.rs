@@ -35,9 +35,9 @@ const RETRY_EVERY: Nanos = Nanos::from_millis(20);
 /// Members that have not answered are asked again, each time after twice as long, up to this. Links
 /// are reliable while they stand, and an answer may be long.
 const PATIENCE_MAX: Nanos = Nanos::from_secs(10);
-/// Registers under recovery at a time; those beyond are begun when they are touched again.
+/// Registers under recovery. Further ones wait until they are touched again.
 const KEYS_MAX: usize = 16_384;
-/// Shards of 256 whose loss by a majority does not keep a node from being ready.
+/// Of 256 shards, those lost by a majority that do not keep a node from being ready.
 const SHARDS_IN_VAIN_MAX: usize = 32;
 
 #[derive(Default, Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Recovery {
     pub(super) waiting_shards: BTreeSet<Shard>,
     takes: Takes,
     armed: bool,
-    /// For the mutation that mints without the generator.
+    /// For the mutation `TwoMinters`.
     own_number: u64,
     recovered: Figure,
 }
@@ -59,7 +59,7 @@ pub(super) struct KeyRecovery {
     promised: [Ballot; MEMBERS_MAX],
     slow: Option<Slow>,
     begun_at: Nanos,
-    /// Though a majority of others is there.
+    /// No progress although a majority of others is up.
     is_in_vain: bool,
     retry_at: Nanos,
     retries: u32,
@@ -67,7 +67,7 @@ pub(super) struct KeyRecovery {
     proposals: u32,
 }
 
-/// The others disagree: a proposal of ours decides, counting only them. [spec 8.4, step 4]
+/// The others disagree: a proposal of this node decides, counting only them. [spec 8.4, step 4]
 #[derive(Debug)]
 struct Slow {
     ballot: Ballot,
@@ -76,18 +76,18 @@ struct Slow {
     accepted: Tally,
 }
 
-/// The highest floors that are reported.
+/// The highest reported floors.
 struct Floors {
     ballot: Ballot,
     version: u64,
 }
 
-/// Smoothed time that a register takes: the way, the queue before it, and its length.
+/// Smoothed time of one recovery, including the queue before it.
 #[derive(Clone, Copy, Debug)]
 struct Takes(Nanos);
 
 impl Default for Takes {
-    /// As from the other side of the world.
+    /// A round trip to the other side of the world.
     fn default() -> Takes {
         Takes(Nanos::from_millis(250))
     }
@@ -128,13 +128,13 @@ impl Recovery {
         self.keys.values().filter(|it| !it.is_in_vain).count()
     }
 
-    /// All of them where so many are recovered in vain that there is little to serve without them.
+    /// Counts stuck shards, too, if too many are stuck to serve clients without them.
     pub(crate) fn shards_going_on(&self) -> usize {
         let in_vain = self.shards.values().filter(|it| it.is_in_vain).count();
         if in_vain > SHARDS_IN_VAIN_MAX { self.shards_len() } else { self.shards_len() - in_vain }
     }
 
-    /// Registers and shards that a majority has lost, as it seems.
+    /// Registers and shards that a majority seems to have lost.
     pub(crate) fn in_vain(&self) -> usize {
         let keys = self.keys.values().filter(|it| it.is_in_vain).count();
         keys + self.shards.values().filter(|it| it.is_in_vain).count()
@@ -146,12 +146,12 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// True for a forgotten register, whose recovery this starts.
+    /// Starts the recovery of a forgotten register. False if it is not forgotten.
     pub(crate) fn begin_if_lost(&mut self, core: &mut Core, cx: &mut Cx<'_>, key: &Key) -> bool {
         if !is_lost(cx, key) {
             return false;
         }
-        // A register that is whole in a void shard waits for the shard.
+        // A whole register in a void shard waits for the shard.
         let can_start = matches!(cx.cells.get(key), Cell::Lost);
         if can_start && !self.keys.contains_key(key) && self.keys.len() < KEYS_MAX {
             cx.cells.pin(key);
@@ -290,7 +290,7 @@ impl Recovery {
             self.takes.observe(cx.now.since(ended.begun_at));
         }
         self.recovered.add(1);
-        // It may be a proposal of this node's that not all others have accepted.
+        // It may be this node's proposal, which not all others have accepted.
         ranges.doubt_holders(key.shard());
         core.install(cx, key, register);
         cx.cells.unpin(key);
@@ -330,7 +330,7 @@ impl Recovery {
             proposed: None,
             accepted: Tally::default(),
         });
-        // Two round trips, and beginning anew voids it: those after it have longer.
+        // A proposal takes two round trips, and a restart voids it. So later ones get more time.
         recovery.retry_at = cx.now + patience;
         recovery.proposals += 1;
         let others: Vec<_> = cx.replicas.others().collect();
@@ -345,7 +345,7 @@ impl Recovery {
         recovery.slow.as_mut().filter(|slow| slow.ballot == ballot)
     }
 
-    /// True when the promise was for a recovery.
+    /// True if the promise was for a recovery.
     pub(crate) fn on_slow_promise(
         &mut self,
         core: &mut Core,
@@ -379,7 +379,7 @@ impl Recovery {
         true
     }
 
-    /// True when the acknowledgement was for a recovery.
+    /// True if the acknowledgement was for a recovery.
     pub(crate) fn on_slow_accepted(
         &mut self,
         (core, ranges): (&mut Core, &mut Ranges),
@@ -408,7 +408,7 @@ impl Recovery {
         true
     }
 
-    /// True when the refusal was for a recovery.
+    /// True if the refusal was for a recovery.
     pub(crate) fn on_slow_nack(
         &mut self,
         core: &Core,

@@ -1,4 +1,4 @@
-//! Recovery of lost memory: of registers when they are touched, of whole shards by listing.
+//! Recovery of lost memory: of single registers on access, of whole shards by listing.
 
 pub(crate) mod keys;
 mod shard;

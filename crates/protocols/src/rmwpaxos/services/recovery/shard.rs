@@ -9,8 +9,8 @@ use crate::replicas::Replicas;
 use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::services::listing::Listings;
 
-/// A shard that has come no further for so long waits for answers that may never come, and others
-/// do not wait for it.
+/// After this time without progress a shard waits for answers that may never come. Other shards go
+/// ahead.
 pub(crate) const STANDS_STILL_AFTER: Nanos = Nanos::from_secs(3);
 
 #[derive(Debug)]
@@ -21,25 +21,24 @@ pub(crate) struct ShardRecovery {
     pub(super) floor_ballot: Ballot,
     pub(super) floor_version: u64,
     pub(super) fences: Fences,
-    /// Highest ballot number that any of the others has seen in the shard.
+    /// Highest ballot number that the others have seen in the shard.
     pub(super) number: u64,
-    /// Listed and not begun, with the lengths of their states.
+    /// Listed but not started, with the lengths of their states.
     pub(super) pending: BTreeMap<Key, usize>,
-    /// Begun and not known to be recovered.
+    /// Started and not known to be recovered.
     pub(super) begun: BTreeMap<Key, usize>,
     /// Sum of their lengths.
     pub(super) begun_len: usize,
-    /// Begun in vain: a majority has lost them, as it seems. The shard cannot end before they are
-    /// recovered, but no other work waits for them.
+    /// Started without progress: a majority seems to have lost them. The shard cannot end before
+    /// they are recovered, but other work goes ahead.
     pub(super) stuck: BTreeSet<Key>,
-    /// The step's listing is complete; go on here when no register is pending. `None` inside: the
-    /// shard ends.
+    /// The step's listing is complete; continue here when no register is pending. `None` inside:
+    /// the shard ends.
     pub(super) next: Option<Option<u64>>,
-    /// Where no stored register is believed: reads the registers held here of the range that is
-    /// listed.
+    /// In a disbelieved shard: the scan of this node's registers in the listed range.
     pub(super) own_scan: Option<u64>,
     pub(super) progressed_at: Nanos,
-    /// It waits only for registers that a majority, which is there, has lost, as it seems.
+    /// It waits only for registers that a majority seems to have lost although it is up.
     pub(crate) is_in_vain: bool,
     pub(super) retry_at: Nanos,
     pub(super) retries: u32,
@@ -50,7 +49,7 @@ impl ShardRecovery {
         self.pending.contains_key(key) || self.begun.contains_key(key) || self.stuck.contains(key)
     }
 
-    /// True when it was wanted.
+    /// True if the key was wanted.
     pub(super) fn remove(&mut self, key: &Key) -> bool {
         if let Some(len) = self.begun.remove(key) {
             self.begun_len -= len;
@@ -59,7 +58,7 @@ impl ShardRecovery {
         self.pending.remove(key).is_some() || self.stuck.remove(key)
     }
 
-    /// The next of those that are listed, if that many bytes are enough for it.
+    /// Starts the next listed register if its length fits into `left`.
     pub(super) fn begin_next(&mut self, left: usize) -> Option<(Key, usize)> {
         let first = self.pending.first_entry().filter(|first| *first.get() <= left)?;
         let (key, len) = first.remove_entry();
@@ -68,13 +67,13 @@ impl ShardRecovery {
         Some((key, len))
     }
 
-    /// No other work waits any more for those that were begun.
+    /// Lets other work go ahead of the started registers.
     pub(super) fn pass_by_begun(&mut self) {
         self.begun_len = 0;
         self.stuck.extend(std::mem::take(&mut self.begun).into_keys());
     }
 
-    /// The node has not listed its part of the step.
+    /// True if the node has not listed its part of the step.
     pub(super) fn lacks(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
         self.next.is_none() && !self.listings.tally.has(replicas, node)
     }
@@ -84,7 +83,7 @@ impl ShardRecovery {
     }
 }
 
-/// Enough others are there to recover from.
+/// True if enough others are up to recover from.
 pub(crate) fn majority_is_up(replicas: Replicas<'_>) -> bool {
     replicas.set.is_quorum_of(replicas.other_places(|member| member.up))
 }

@@ -23,7 +23,7 @@ const SHARDS_AT_ONCE: usize = 8;
 const LISTING_STEP: u32 = 512;
 /// Bytes of states in flight from each other member: an eighth of a link's capacity.
 const ASKED_LEN_MAX: usize = 8 << 20;
-/// Registers that may be asked for, however short they are.
+/// Registers in flight, however short they are.
 const ASKED_MAX: usize = SHARDS_AT_ONCE * LISTING_STEP as usize;
 
 impl Recovery {
@@ -136,8 +136,7 @@ impl Recovery {
         true
     }
 
-    /// Begins with as many of the listed registers, of any shard, as may be under way together; one
-    /// always may.
+    /// Starts as many listed registers as may be in flight together, of any shard. At least one.
     fn begin_listed(&mut self, cx: &mut Cx<'_>) {
         let shards = &mut self.shards;
         let begun: usize = shards.values().map(|recovery| recovery.begun.len()).sum();
@@ -189,7 +188,7 @@ impl Recovery {
         }
     }
 
-    /// The register is resident: recovered already, or begin.
+    /// The register is resident: starts its recovery unless that has ended.
     pub(crate) fn on_due(
         &mut self,
         core: &mut Core,
@@ -227,7 +226,7 @@ impl Recovery {
         }
     }
 
-    /// Every register that the others hold is recovered; the floors stand for the rest.
+    /// All registers of the others are recovered. The floors cover the rest.
     fn end_shard(&mut self, core: &mut Core, ranges: &mut Ranges, cx: &mut Cx<'_>, shard: Shard) {
         let Some(recovery) = self.shards.remove(&shard) else { return };
         base::sometimes!("a forgotten shard is recovered");
