@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use base::{Millis, sometimes};
 use bytes::Bytes;
 use protocols::{
-    Absence, Cells, Context, Effects, Emit, Env, Event, Message, Metas, Parting, Peer, Protocol,
-    Request, Scan, Scanned, Scope, Stats, TimerId, Touches, Uptime, Violation, WARMED, Weight,
+    Absence, Context, Effects, Emit, Env, Event, Message, Metas, Parting, Peer, Protocol,
+    RegisterCache, Request, Scan, Scanned, Scope, Stats, TimerId, Touches, Uptime, Violation,
+    WARMED, Weight,
 };
 use smallvec::SmallVec;
 use storage::{Load, Place};
@@ -41,7 +42,7 @@ pub const CELL_LEN: usize = types::limits::REGISTER_MEMORY;
 /// value. Where it goes is memory too.
 pub(crate) const UNENCODED_LEN: usize = 72;
 
-/// Absent cells looked at in one turn: more than one turn makes, or many would pile up.
+/// Absent entries examined per turn. A turn adds fewer, so that they cannot pile up.
 const ABSENT_LOOKS_MAX: usize = 1 << 12;
 
 /// Events that concern an engine as a whole.
@@ -110,7 +111,7 @@ pub(crate) trait Engine: Send {
     /// Registers that the protocol needs in memory.
     fn pinned(&self) -> usize;
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize;
-    /// Drops cells that only say that there is no register, until about `kept` are left.
+    /// Drops entries of absent registers until about `kept` are left.
     fn drop_absent(&mut self, shared: &mut Shared, kept: usize) -> usize;
     fn check(&self, shared: &Shared) -> Result<(), Violation>;
     fn is_idle(&self) -> bool;
@@ -206,7 +207,7 @@ pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) database: Database,
     pub(crate) store: usize,
     pub(crate) protocol: P,
-    pub(crate) cells: Cells<P::Record>,
+    pub(crate) cache: RegisterCache<P::Record>,
     pub(crate) metas: Metas<P::Meta>,
     pub(crate) fx: Effects<P::Message>,
     rng: base::Prng,
@@ -238,7 +239,7 @@ impl<P: Protocol> EngineOf<P> {
             database: parts.database,
             store: parts.store,
             protocol: P::open(parts.env),
-            cells: Cells::new(absence),
+            cache: RegisterCache::new(absence),
             metas: Metas::default(),
             fx: Effects::default(),
             rng: parts.rng,
@@ -277,7 +278,7 @@ impl<P: Protocol> EngineOf<P> {
             now: shared.now,
             unix: shared.unix,
             uptime,
-            cells: &mut self.cells,
+            cache: &mut self.cache,
             metas: &mut self.metas,
             fx: &mut self.fx,
             rng: &mut self.rng,
@@ -336,7 +337,7 @@ impl<P: Protocol> EngineOf<P> {
         let shard = shard_of(scan.from_hash);
         let stored_until = stored_until.filter(|until| shard_of(*until) == shard);
         let (resident, until) =
-            self.cells.range_step(shard, scan.from_hash, stored_until, scan.limit.max(1));
+            self.cache.range_step(shard, scan.from_hash, stored_until, scan.limit.max(1));
         let (records, next_hash) = scans::merge(scan, stored, until, resident, P::copy);
         self.step(shared, Event::Scanned(Scanned { id: scan.id, records, next_hash }));
     }
@@ -388,7 +389,7 @@ impl<P: Protocol> EngineOf<P> {
             }
         };
         if !self.outlives_process {
-            self.cells.take_dirty(|key, record, weight| {
+            self.cache.take_dirty(|key, record, weight| {
                 count(key, record, weight);
                 if record.is_none() {
                     state.store.remove(&Place::Cell(self.database, key.clone()));
@@ -399,7 +400,7 @@ impl<P: Protocol> EngineOf<P> {
         }
         let (scratch, counters) = (&mut shared.scratch, &mut shared.counters);
         let (waiters, database) = (&mut self.load_waiters, self.database);
-        self.cells.take_dirty(|key, record, weight| {
+        self.cache.take_dirty(|key, record, weight| {
             count(key, record, weight);
             let place = Place::Cell(database, key.clone());
             scratch.clear();
@@ -450,7 +451,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     fn on_messages(&mut self, shared: &mut Shared, from: Peer, raw: &[RawMessage<'_>]) -> usize {
         let keys = raw.iter().filter_map(|raw| P::Message::peek_key(raw.bytes));
         let keys: SmallVec<[Key; WARMED]> = keys.collect();
-        self.cells.warm(keys.iter(), P::look);
+        self.cache.warm(keys.iter(), P::look);
         let is_overrun = shared.stores[self.store].store.is_overrun();
         let mut malformed = 0;
         for raw in raw {
@@ -466,7 +467,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn warm(&self, keys: &[&Key]) {
-        self.cells.warm(keys.iter().copied(), P::look);
+        self.cache.warm(keys.iter().copied(), P::look);
     }
 
     fn on_signal(&mut self, shared: &mut Shared, signal: Signal) {
@@ -538,21 +539,21 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn has_dirty(&self) -> bool {
-        self.cells.has_dirty()
+        self.cache.has_dirty()
     }
 
     fn may_rest(&self, absent_kept: usize) -> bool {
         !self.has_work()
-            && !self.cells.has_dirty()
+            && !self.cache.has_dirty()
             && !self.metas.has_dirty()
             && self.load_waiters.is_empty()
             && self.durability_queue.len() == 0
             && self.clearing.is_empty()
-            && self.cells.absent_len() <= absent_kept
+            && self.cache.absent_len() <= absent_kept
     }
 
     fn set_open_ticket(&mut self, ticket: Ticket) {
-        self.cells.set_open_ticket(ticket);
+        self.cache.set_open_ticket(ticket);
         self.metas.set_open_ticket(ticket);
     }
 
@@ -565,11 +566,11 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn resident(&self) -> usize {
-        self.cells.len()
+        self.cache.len()
     }
 
     fn memory(&self) -> usize {
-        self.cells.len() * CELL_LEN + self.cells.bytes()
+        self.cache.len() * CELL_LEN + self.cache.bytes()
     }
 
     fn packs(&self) -> bool {
@@ -577,7 +578,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn pinned(&self) -> usize {
-        self.cells.pinned()
+        self.cache.pinned()
     }
 
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize {
@@ -585,7 +586,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
             return 0;
         }
         let (state, scratch) = (&mut shared.stores[self.store], &mut shared.scratch);
-        self.cells.evict(shard, state.durable, |key, record, is_ahead| match record {
+        self.cache.evict(shard, state.durable, |key, record, is_ahead| match record {
             Some(record) if !P::is_evictable(record) => Parting::Stays,
             Some(record) if !self.outlives_process => {
                 scratch.clear();
@@ -605,15 +606,15 @@ impl<P: Protocol> Engine for EngineOf<P> {
         }
         let (index, durable) = (self.index, shared.stores[self.store].durable);
         let is_scanned = |shard| shared.is_scanned(index, shard);
-        let dropped = self.cells.drop_absent(kept, ABSENT_LOOKS_MAX, durable, is_scanned);
+        let dropped = self.cache.drop_absent(kept, ABSENT_LOOKS_MAX, durable, is_scanned);
         if dropped > 0 {
-            sometimes!("a cell without a register leaves memory");
+            sometimes!("an absent register leaves memory");
         }
         dropped
     }
 
     fn check(&self, shared: &Shared) -> Result<(), Violation> {
-        self.protocol.check(&self.cells, shared.replicas_of(None))
+        self.protocol.check(&self.cache, shared.replicas_of(None))
     }
 
     fn is_idle(&self) -> bool {
@@ -622,7 +623,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
             && self.load_waiters.is_empty()
             && self.durability_queue.len() == 0
             && self.clearing.is_empty()
-            && !self.cells.has_dirty()
+            && !self.cache.has_dirty()
     }
 
     fn load_waiters(&self) -> usize {
@@ -649,13 +650,13 @@ impl<P: Protocol> Engine for EngineOf<P> {
             return false;
         }
         let below = next_hash.filter(|next| shard_of(*next) == shard);
-        let cells = &self.cells;
+        let cache = &self.cache;
         let in_range = |hash| hash >= scan.from_hash && below.is_none_or(|below| hash < below);
-        let stored = records.iter().filter(|(key, _)| in_range(key.hash()) && !cells.has(key));
+        let stored = records.iter().filter(|(key, _)| in_range(key.hash()) && !cache.has(key));
         let stored = stored.filter_map(|(key, bytes)| {
             P::Record::from_bytes(bytes).ok().map(|record| P::weight(key, &record))
         });
-        self.census.take(shard, below, stored, cells.weights(shard, scan.from_hash, below));
+        self.census.take(shard, below, stored, cache.weights(shard, scan.from_hash, below));
         shared.census_wanted |= self.census.wants_more();
         true
     }

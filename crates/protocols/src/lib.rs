@@ -6,7 +6,6 @@
 //! Each protocol has a folder, named as on the command line. Its `mod.rs` introduces it.
 
 pub mod abd;
-pub mod cells;
 pub mod effects;
 mod explaining;
 pub mod hermes;
@@ -14,20 +13,21 @@ pub mod mutation;
 pub mod peers;
 pub mod protocol;
 pub mod quorum;
+pub mod register_cache;
 pub mod replica_sets;
 pub mod replicas;
 pub mod rmwpaxos;
 pub mod uptime;
 pub mod zab;
 
-pub use cells::{Absence, Cell, Cells, Metas, Parting, WARMED, Weight};
 pub use effects::{Effects, Emit, Scan, Send, TimerId, Violation};
 pub use peers::{Member, Pace, Peers};
 pub use protocol::{
     Consistency, Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned,
-    ScannedCell, Scope, Stats, Touches,
+    ScannedRegister, Scope, Stats, Touches,
 };
 pub use quorum::{Acks, Tally};
+pub use register_cache::{Absence, CachedRegister, Metas, Parting, RegisterCache, WARMED, Weight};
 pub use replica_sets::ReplicaSets;
 pub use replicas::{MemberIndex, Places, ReplicaSet, Replicas};
 pub use uptime::Uptime;

@@ -10,8 +10,8 @@ use std::fmt::Debug;
 use base::{Millis, Nanos, Prng};
 use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Update, Wire};
 
-use crate::cells::{Cells, Metas, Weight};
 use crate::effects::{Effects, Emit, TimerId, Violation};
+use crate::register_cache::{Metas, RegisterCache, Weight};
 use crate::replica_sets::ReplicaSets;
 use crate::replicas::Replicas;
 use crate::uptime::Uptime;
@@ -79,7 +79,11 @@ pub trait Protocol: Sized + Send + 'static {
     ///
     /// # Errors
     /// Names the invariant that does not hold.
-    fn check(&self, cells: &Cells<Self::Record>, replicas: Replicas<'_>) -> Result<(), Violation>;
+    fn check(
+        &self,
+        cache: &RegisterCache<Self::Record>,
+        replicas: Replicas<'_>,
+    ) -> Result<(), Violation>;
 
     /// True while no request, relevant timer or background work is in progress.
     fn is_idle(&self) -> bool;
@@ -244,13 +248,13 @@ impl<P: Protocol> Event<P> {
 #[derive(Debug)]
 pub struct Scanned<R> {
     pub id: u64,
-    pub records: Vec<(Key, ScannedCell<R>)>,
+    pub records: Vec<(Key, ScannedRegister<R>)>,
     /// Where to go on; `None` at the end of the shard.
     pub next_hash: Option<u64>,
 }
 
 #[derive(Debug)]
-pub enum ScannedCell<R> {
+pub enum ScannedRegister<R> {
     Present(R),
     /// There may be a record, and it is damaged.
     Lost,
@@ -268,7 +272,7 @@ pub struct Scope<'a, R, S, M> {
     pub unix: Millis,
     /// How long this node has been up, over all its starts on this data.
     pub uptime: &'a dyn Uptime,
-    pub cells: &'a mut Cells<R>,
+    pub cache: &'a mut RegisterCache<R>,
     pub metas: &'a mut Metas<S>,
     pub fx: &'a mut Effects<M>,
     pub rng: &'a mut Prng,

@@ -8,7 +8,7 @@ pub const MARKS: &[(&str, &str)] = &[
     ("disk", "disk: a record of the ring goes home to an extent"),
     ("disk", "disk: a record that a stripe has room for goes to an extent before it"),
     ("disk", "disk: a write-back begins while another is written"),
-    ("node", "a cell without a register leaves memory"),
+    ("node", "an absent register leaves memory"),
     ("node", "a listing is overtaken by amnesia"),
     ("node", "a message becomes stale while it waits"),
     ("node", "a register is written and evicted while it is read"),

@@ -20,7 +20,7 @@ const EVICTED_SHARDS: usize = 16;
 
 /// Registers that it may look at in any case: large ones are few, and come in as fast as small
 /// ones.
-const EVICTED_CELLS: usize = 4096;
+const EVICTED_REGISTERS: usize = 4096;
 
 /// How many times the part of registers that has to go it looks at: many of them have another
 /// chance.
@@ -35,7 +35,7 @@ const KEPT_PART: usize = 8;
 const PACKING_ROUND: Nanos = Nanos::from_secs(30);
 
 impl Worker {
-    /// Drops cells without a register beyond the few that are worth keeping.
+    /// Drops entries of absent registers beyond the few that are worth keeping.
     pub(super) fn drop_absent(&mut self) {
         let kept = self.absent_kept();
         for engine in self.engines.awake_mut() {
@@ -44,7 +44,7 @@ impl Worker {
         }
     }
 
-    /// Cells without a register that an engine may keep.
+    /// Absent registers that an engine may keep.
     pub(super) fn absent_kept(&self) -> usize {
         self.cells_memory / CELL_LEN / ABSENT_PART
     }
@@ -71,12 +71,12 @@ impl Worker {
     fn evicted_shards(&self, memory: usize, excess: usize) -> usize {
         let resident =
             self.engines.all().iter().map(|engine| engine.resident()).filter(|&it| it > 0);
-        let (engines, cells) =
-            resident.fold((0, 0), |(engines, cells), it| (engines + 1, cells + it));
+        let (engines, registers) =
+            resident.fold((0, 0), |(engines, registers), it| (engines + 1, registers + it));
         let lap = SHARDS.div_ceil(self.shared.workers) * engines;
-        let for_cells = EVICTED_CELLS * lap / cells.max(1);
+        let for_registers = EVICTED_REGISTERS * lap / registers.max(1);
         let for_excess = EVICTED_PARTS * excess / (memory / lap.max(1)).max(1);
-        EVICTED_SHARDS.max(for_cells).max(for_excess).min(lap)
+        EVICTED_SHARDS.max(for_registers).max(for_excess).min(lap)
     }
 
     /// Memory in bytes that registers may take: the limit less the memory of the stores.

@@ -66,7 +66,7 @@ impl<P: Protocol> EngineOf<P> {
         self.load_waiters.is_empty()
             && self.forgotten.is_empty()
             && self.metas.is_resident(shard)
-            && key.is_none_or(|key| self.cells.touch(key))
+            && key.is_none_or(|key| self.cache.touch(key))
     }
 
     fn missing(&mut self, shared: &mut Shared, touches: Touches<'_>) -> Missing {
@@ -82,7 +82,7 @@ impl<P: Protocol> EngineOf<P> {
         }
         match key {
             Some(key) if self.load_waiters.has_key(key) => Missing::Key,
-            Some(key) if !self.cells.touch(key) && !self.fetch_cell(shared, key) => Missing::Key,
+            Some(key) if !self.cache.touch(key) && !self.fetch_cell(shared, key) => Missing::Key,
             _ => Missing::Nothing,
         }
     }
@@ -115,7 +115,7 @@ impl<P: Protocol> EngineOf<P> {
         match meta {
             Some(meta) => self.fill_meta(shared, shard, meta),
             // That the shard was forgotten is known, and the loss was raised for it.
-            None if self.cells.is_forgotten(shard) => {
+            None if self.cache.is_forgotten(shard) => {
                 self.metas.fill(shard, P::Meta::default());
                 self.with_context(shared, Some(shard), |protocol, cx| {
                     protocol.on_meta_lost(cx, shard)
@@ -165,8 +165,8 @@ impl<P: Protocol> EngineOf<P> {
                 len = bytes.len();
                 P::Record::from_bytes(&bytes).ok()
             }
-            Load::Absent if !self.cells.is_forgotten(key.shard()) => {
-                self.cells.announce_absent(key);
+            Load::Absent if !self.cache.is_forgotten(key.shard()) => {
+                self.cache.announce_absent(key);
                 return true;
             }
             Load::Absent | Load::Lost => None,
@@ -174,16 +174,16 @@ impl<P: Protocol> EngineOf<P> {
         match record {
             Some(record) => {
                 let weight = P::weight(key, &record);
-                self.cells.fill(key, Some(record), false);
+                self.cache.fill(key, Some(record), false);
                 let len = if self.outlives_process { len } else { UNENCODED_LEN };
-                self.cells.weigh(key, len, weight);
+                self.cache.weigh(key, len, weight);
                 if !self.outlives_process {
                     // Memory holds it once, and no older one can come back.
                     let place = Place::Cell(self.database, key.clone());
                     shared.stores[self.store].store.remove(&place);
                 }
             }
-            None if self.cells.is_forgotten(key.shard()) => self.cells.fill(key, None, true),
+            None if self.cache.is_forgotten(key.shard()) => self.cache.fill(key, None, true),
             None => {
                 self.withhold(shared, key);
                 return false;
@@ -208,12 +208,12 @@ impl<P: Protocol> EngineOf<P> {
         if !self.load_waiters.has_key(key) {
             return;
         }
-        let is_resident = if self.load_waiters.take_superseded(key) && !self.cells.is_resident(key)
+        let is_resident = if self.load_waiters.take_superseded(key) && !self.cache.is_resident(key)
         {
             sometimes!("a register is written and evicted while it is read");
             self.fetch_cell(shared, key)
         } else {
-            self.cells.is_resident(key) || self.take_cell(shared, key, load)
+            self.cache.is_resident(key) || self.take_cell(shared, key, load)
         };
         if is_resident {
             self.resume_key(shared, key);
@@ -236,7 +236,7 @@ impl<P: Protocol> EngineOf<P> {
             state.has_changes = true;
         }
         if let Some(key) = key {
-            self.cells.lose(key);
+            self.cache.lose(key);
         }
         self.discover_forgotten(shared, shard);
     }
@@ -258,7 +258,7 @@ impl<P: Protocol> EngineOf<P> {
                 self.census.reset(shard);
                 shared.census_wanted = true;
             }
-            self.cells.set_forgotten(shard, true);
+            self.cache.set_forgotten(shard, true);
             self.write_anew(shard);
         }
         for shard in forgotten {
@@ -269,7 +269,7 @@ impl<P: Protocol> EngineOf<P> {
             }
         }
         for key in std::mem::take(&mut self.lost_keys) {
-            self.cells.fill(&key, None, true);
+            self.cache.fill(&key, None, true);
             self.resume_key(shared, &key);
         }
         self.reload_clearing_keys(shared);
@@ -282,7 +282,7 @@ impl<P: Protocol> EngineOf<P> {
         if !self.outlives_process {
             return;
         }
-        self.cells.persist_shard(shard);
+        self.cache.persist_shard(shard);
         if self.metas.is_resident(shard) {
             self.metas.persist(shard);
         }
@@ -291,10 +291,10 @@ impl<P: Protocol> EngineOf<P> {
     /// The protocol has recovered a shard: absence means absence again.
     pub(crate) fn start_clearing(&mut self, shared: &mut Shared, shard: Shard) {
         // The shard was found forgotten again, so its recovery starts over.
-        if self.forgotten.contains(&shard) || !self.cells.is_forgotten(shard) {
+        if self.forgotten.contains(&shard) || !self.cache.is_forgotten(shard) {
             return;
         }
-        self.cells.set_forgotten(shard, false);
+        self.cache.set_forgotten(shard, false);
         if self.outlives_process {
             self.clearing.push(Clearing { shard, step: ClearingStep::Changed });
         } else {
@@ -340,7 +340,7 @@ impl<P: Protocol> EngineOf<P> {
 
     fn reload_clearing_keys(&mut self, shared: &mut Shared) {
         for key in std::mem::take(&mut self.clearing_keys) {
-            if self.cells.is_resident(&key) || self.fetch_cell(shared, &key) {
+            if self.cache.is_resident(&key) || self.fetch_cell(shared, &key) {
                 self.resume_key(shared, &key);
             }
         }

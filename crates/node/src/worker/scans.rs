@@ -6,7 +6,7 @@
 //! arrives.
 
 use bytes::Bytes;
-use protocols::{Cell, Scan, ScannedCell};
+use protocols::{CachedRegister, Scan, ScannedRegister};
 use types::{Key, Wire};
 
 /// Bytes of keys and records at which a step of a scan ends. Each step goes into one message.
@@ -41,15 +41,15 @@ pub(crate) fn merge<R: Wire>(
     scan: Scan,
     stored: Vec<(Key, Bytes)>,
     until: Option<u64>,
-    resident: Vec<(&Key, Cell<'_, R>)>,
+    resident: Vec<(&Key, CachedRegister<'_, R>)>,
     copy: impl Fn(&R) -> (R, usize),
-) -> (Vec<(Key, ScannedCell<R>)>, Option<u64>) {
+) -> (Vec<(Key, ScannedRegister<R>)>, Option<u64>) {
     let in_range =
         |key: &Key| key.hash() >= scan.from_hash && until.is_none_or(|until| key.hash() < until);
     let limit = scan.limit.max(1);
     let mut stored = stored.into_iter().filter(|(key, _)| in_range(key)).peekable();
     let mut resident = resident.into_iter().filter(|(key, _)| in_range(key)).peekable();
-    let mut merged: Vec<(Key, ScannedCell<R>)> = Vec::new();
+    let mut merged: Vec<(Key, ScannedRegister<R>)> = Vec::new();
     let mut merged_len = 0;
     loop {
         let takes_resident = match (stored.peek(), resident.peek()) {
@@ -59,42 +59,42 @@ pub(crate) fn merge<R: Wire>(
             (Some((stored, _)), Some((resident, _))) => *resident <= stored,
         };
         let next = if takes_resident {
-            let (key, cell) = resident.next().expect("it was just seen");
+            let (key, register) = resident.next().expect("it was just seen");
             if stored.peek().is_some_and(|(stored, _)| stored == key) {
                 stored.next();
             }
-            from_memory(key, &cell, &copy)
+            from_memory(key, &register, &copy)
         } else {
             stored.next().map(from_storage)
         };
-        let Some((key, cell, len)) = next else { continue };
+        let Some((key, register, len)) = next else { continue };
         let is_full = merged.len() >= limit || merged_len >= MERGED_LEN_MAX;
         if is_full && merged.last().is_some_and(|(last, _)| last.hash() < key.hash()) {
             return (merged, Some(key.hash()));
         }
         merged_len += key.bytes().len() + len;
-        merged.push((key, cell));
+        merged.push((key, register));
     }
 }
 
 /// The copy of a resident register, and about how many bytes it has.
 fn from_memory<R>(
     key: &Key,
-    cell: &Cell<'_, R>,
+    register: &CachedRegister<'_, R>,
     copy: impl Fn(&R) -> (R, usize),
-) -> Option<(Key, ScannedCell<R>, usize)> {
-    let (scanned, len) = match cell {
-        Cell::Present(record) => {
+) -> Option<(Key, ScannedRegister<R>, usize)> {
+    let (scanned, len) = match register {
+        CachedRegister::Present(record) => {
             let (record, len) = copy(record);
-            (ScannedCell::Present(record), len)
+            (ScannedRegister::Present(record), len)
         }
-        Cell::Lost => (ScannedCell::Lost, 0),
-        Cell::Absent => return None,
+        CachedRegister::Lost => (ScannedRegister::Lost, 0),
+        CachedRegister::Absent => return None,
     };
     Some((key.clone(), scanned, len))
 }
 
-fn from_storage<R: Wire>((key, bytes): (Key, Bytes)) -> (Key, ScannedCell<R>, usize) {
-    let scanned = R::from_bytes(&bytes).map_or(ScannedCell::Lost, ScannedCell::Present);
+fn from_storage<R: Wire>((key, bytes): (Key, Bytes)) -> (Key, ScannedRegister<R>, usize) {
+    let scanned = R::from_bytes(&bytes).map_or(ScannedRegister::Lost, ScannedRegister::Present);
     (key, scanned, bytes.len())
 }

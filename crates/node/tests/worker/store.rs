@@ -19,7 +19,7 @@ pub struct State {
     ticket: u64,
     /// Every put and remove, in order.
     pub writes: Vec<Place>,
-    /// Loads of cells (of metas) are answered by `finish_loads`.
+    /// Loads of registers (of metas) are answered by `finish_loads`.
     pub slow_cells: bool,
     pub slow_metas: bool,
     pub loading: Vec<Place>,

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use base::{Millis, Nanos};
 use bytes::Bytes;
 use protocols::{
-    Cell, Cells, Consistency, Context, Effects, Emit, Env, Event, Message, Peer, Properties,
-    Protocol, Replicas, Request, Scan, Scanned, ScannedCell, Stats, TimerId, Touches, Violation,
-    Weight,
+    CachedRegister, Consistency, Context, Effects, Emit, Env, Event, Message, Peer, Properties,
+    Protocol, RegisterCache, Replicas, Request, Scan, Scanned, ScannedRegister, Stats, TimerId,
+    Touches, Violation, Weight,
 };
 use types::{Key, Loss, Malformed, NodeId, Outcome, Reader, Reply, Shard, Tag, Ticket, Wire, wire};
 
@@ -134,7 +134,7 @@ impl Toy {
         };
         match &verb[..] {
             b"set" => self.broadcast(cx, tag, key, rest),
-            b"get" => cx.fx.reply_after(cx.cells.ticket(&key), tag, read(cx.cells, &key)),
+            b"get" => cx.fx.reply_after(cx.cache.ticket(&key), tag, read(cx.cache, &key)),
             b"local" => {
                 let ticket = write(cx, &key, rest);
                 cx.fx.reply_after(ticket, tag, text("ok"));
@@ -145,7 +145,7 @@ impl Toy {
                 cx.fx.reply_after(ticket, tag, text("ok"));
             }
             b"del" => {
-                let ticket = cx.cells.remove(&key);
+                let ticket = cx.cache.remove(&key);
                 cx.fx.reply_after(ticket, tag, text("ok"));
             }
             b"mark" => {
@@ -158,7 +158,7 @@ impl Toy {
                 cx.fx.reply(tag, text("ok"));
             }
             b"pin" => {
-                cx.cells.pin(&key);
+                cx.cache.pin(&key);
                 cx.fx.reply(tag, text("ok"));
             }
             b"timer" => {
@@ -200,7 +200,7 @@ impl Toy {
     fn on_peer(&mut self, cx: &mut Cx<'_>, from: Peer, say: Say) {
         match say {
             Say::Put { key, value, op } => {
-                if matches!(cx.cells.get(&key), Cell::Lost) {
+                if matches!(cx.cache.get(&key), CachedRegister::Lost) {
                     return;
                 }
                 let ticket = write(cx, &key, value);
@@ -225,7 +225,7 @@ impl Toy {
         let keys = scanned
             .records
             .into_iter()
-            .filter(|(_, cell)| matches!(cell, ScannedCell::Present(_)))
+            .filter(|(_, scanned)| matches!(scanned, ScannedRegister::Present(_)))
             .map(|(key, _)| key)
             .collect();
         fx.reply(
@@ -235,17 +235,17 @@ impl Toy {
     }
 }
 
-fn read(cells: &Cells<Record>, key: &Key) -> Outcome {
-    match cells.get(key) {
-        Cell::Present(record) => text(record.0.clone()),
-        Cell::Absent => text("-"),
-        Cell::Lost => Outcome::Loading,
+fn read(cache: &RegisterCache<Record>, key: &Key) -> Outcome {
+    match cache.get(key) {
+        CachedRegister::Present(record) => text(record.0.clone()),
+        CachedRegister::Absent => text("-"),
+        CachedRegister::Lost => Outcome::Loading,
     }
 }
 
 fn write(cx: &mut Cx<'_>, key: &Key, value: Bytes) -> Ticket {
-    cx.cells.put(key, Record(value));
-    cx.cells.persist(key)
+    cx.cache.put(key, Record(value));
+    cx.cache.persist(key)
 }
 
 impl Protocol for Toy {
@@ -292,7 +292,7 @@ impl Protocol for Toy {
             }
             Event::Scanned(scanned) => self.on_scanned(cx.fx, scanned),
             Event::Forgotten { shard } => {
-                assert!(cx.cells.is_forgotten(shard), "told before it is so");
+                assert!(cx.cache.is_forgotten(shard), "told before it is so");
                 assert!(cx.metas.is_resident(shard), "a named shard is resident");
                 self.counts.forgotten += 1;
             }
@@ -319,7 +319,11 @@ impl Protocol for Toy {
         Weight::of_key(key.bytes().len() + record.0.len(), false)
     }
 
-    fn check(&self, _cells: &Cells<Record>, replicas: Replicas<'_>) -> Result<(), Violation> {
+    fn check(
+        &self,
+        _cache: &RegisterCache<Record>,
+        replicas: Replicas<'_>,
+    ) -> Result<(), Violation> {
         match replicas.member(replicas.me()).map(|me| me.loss) {
             Some(Loss(0)) | None => Err(Violation("this node has no loss".to_string())),
             Some(_) => Ok(()),

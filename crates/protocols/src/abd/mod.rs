@@ -55,13 +55,13 @@ use operation::{Kind, Operation, Phase};
 use paging::Walk;
 pub use register::Register;
 
-use crate::cells::{Cell, Cells, Weight};
 use crate::effects::{TimerId, Violation};
 use crate::explaining::Explaining;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
     Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats,
 };
+use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::replicas::Replicas;
 
 /// How long a read waits for the remaining replicas before it writes back.
@@ -176,7 +176,11 @@ impl Protocol for Abd {
         register.value.as_ref().map_or(Weight::NONE, len)
     }
 
-    fn check(&self, _cells: &Cells<Register>, _replicas: Replicas<'_>) -> Result<(), Violation> {
+    fn check(
+        &self,
+        _cache: &RegisterCache<Register>,
+        _replicas: Replicas<'_>,
+    ) -> Result<(), Violation> {
         for (id, op) in &self.ops {
             if let (Phase::Store { version, .. }, Kind::Write { .. }) = (&op.phase, &op.kind)
                 && version.number > self.minted
@@ -254,12 +258,14 @@ impl Abd {
     }
 
     fn on_query(&mut self, cx: &mut Cx<'_>, from: NodeId, op: u64, key: &Key, want_value: bool) {
-        let (version, value) = match cx.cells.get(key) {
-            Cell::Lost if !mutation::is(Mutation::NoRecovery) => return self.recover(cx, key),
-            Cell::Absent | Cell::Lost => (Version::NONE, Reported::Nothing),
-            Cell::Present(register) => (register.version, register.report(want_value)),
+        let (version, value) = match cx.cache.get(key) {
+            CachedRegister::Lost if !mutation::is(Mutation::NoRecovery) => {
+                return self.recover(cx, key);
+            }
+            CachedRegister::Absent | CachedRegister::Lost => (Version::NONE, Reported::Nothing),
+            CachedRegister::Present(register) => (register.version, register.report(want_value)),
         };
-        let mut after = cx.cells.ticket(key);
+        let mut after = cx.cache.ticket(key);
         if mutation::is(Mutation::ExposeUnflushed) {
             after = Ticket::DURABLE;
         }
@@ -275,15 +281,17 @@ impl Abd {
         version: Version,
         value: Option<Bytes>,
     ) {
-        match cx.cells.get(&key) {
-            Cell::Lost if !mutation::is(Mutation::NoRecovery) => return self.recover(cx, &key),
-            Cell::Absent | Cell::Lost => {
-                cx.cells.put(&key, Register { version, value });
-                cx.cells.persist(&key);
+        match cx.cache.get(&key) {
+            CachedRegister::Lost if !mutation::is(Mutation::NoRecovery) => {
+                return self.recover(cx, &key);
             }
-            Cell::Present(_) => {
+            CachedRegister::Absent | CachedRegister::Lost => {
+                cx.cache.put(&key, Register { version, value });
+                cx.cache.persist(&key);
+            }
+            CachedRegister::Present(_) => {
                 if mutation::is(Mutation::StoreOlder)
-                    && let Some(register) = cx.cells.get_mut(&key)
+                    && let Some(register) = cx.cache.get_mut(&key)
                 {
                     register.version = Version::NONE;
                 }
@@ -291,11 +299,11 @@ impl Abd {
             }
         }
         if mutation::is(Mutation::DropTombstone)
-            && matches!(cx.cells.get(&key), Cell::Present(Register { value: None, .. }))
+            && matches!(cx.cache.get(&key), CachedRegister::Present(Register { value: None, .. }))
         {
-            cx.cells.remove(&key);
+            cx.cache.remove(&key);
         }
-        let mut after = cx.cells.ticket(&key);
+        let mut after = cx.cache.ticket(&key);
         if mutation::is(Mutation::ReplyBeforeStored) {
             after = Ticket::DURABLE;
         }
@@ -333,7 +341,7 @@ impl Abd {
 
 /// Stores into a register that is there.
 fn store(cx: &mut Cx<'_>, key: &Key, version: Version, value: Option<Bytes>) {
-    if cx.cells.get_mut(key).is_some_and(|register| register.store(version, value)) {
-        cx.cells.persist(key);
+    if cx.cache.get_mut(key).is_some_and(|register| register.store(version, value)) {
+        cx.cache.persist(key);
     }
 }

@@ -8,9 +8,9 @@ use super::message::{Entry, Message, PAGE_ENTRIES_MAX, Reported, Version};
 use super::operation::Kind;
 use super::paging::{Found, Purpose, Walk};
 use super::{Abd, Cx, RESEND_FIRST, RESEND_MAX, Register, Served, store};
-use crate::cells::Cell;
 use crate::effects::Scan;
-use crate::protocol::{Scanned, ScannedCell};
+use crate::protocol::{Scanned, ScannedRegister};
+use crate::register_cache::CachedRegister;
 
 /// Registers recovered one by one at a time. Others wait until they are asked for again.
 const RECOVERIES_MAX: usize = 4_096;
@@ -55,7 +55,7 @@ impl Abd {
         want_values: bool,
     ) {
         let shard = Shard((from_hash >> 56) as u8);
-        if cx.cells.is_forgotten(shard) || self.scans.len() >= SCANS_MAX {
+        if cx.cache.is_forgotten(shard) || self.scans.len() >= SCANS_MAX {
             return;
         }
         let id = self.next_id();
@@ -66,15 +66,15 @@ impl Abd {
     pub(super) fn on_scanned(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
         let Some(served) = self.scans.remove(&scanned.id) else { return };
         let Served { to, op, from_hash, want_values } = served;
-        if cx.cells.is_forgotten(Shard((from_hash >> 56) as u8)) {
+        if cx.cache.is_forgotten(Shard((from_hash >> 56) as u8)) {
             return;
         }
         let mut entries: Vec<Entry> = Vec::with_capacity(scanned.records.len());
         let mut next_hash = scanned.next_hash;
         let mut after = Ticket::DURABLE;
         let mut len = 0;
-        for (key, cell) in scanned.records {
-            let ScannedCell::Present(register) = cell else {
+        for (key, found) in scanned.records {
+            let ScannedRegister::Present(register) = found else {
                 // A page must not skip a forgotten register. Recover it; the requester retries.
                 let query = Message::Query { op: 0, key, want_value: false };
                 return cx.fx.send_now(cx.replicas.me(), query);
@@ -86,7 +86,7 @@ impl Abd {
                 next_hash = Some(key.hash());
                 break;
             }
-            after = after.max(cx.cells.ticket(&key));
+            after = after.max(cx.cache.ticket(&key));
             let value = register.report(want_values);
             entries.push(Entry { key, version: register.version, value });
         }
@@ -138,15 +138,17 @@ impl Abd {
         if !self.ops.contains_key(&op) && !self.walks.contains_key(&op) {
             return;
         }
-        match cx.cells.get(key) {
-            Cell::Present(_) => store(cx, key, version, value),
-            Cell::Lost if version == Version::NONE && !cx.cells.is_forgotten(key.shard()) => {
-                cx.cells.remove(key);
+        match cx.cache.get(key) {
+            CachedRegister::Present(_) => store(cx, key, version, value),
+            CachedRegister::Lost
+                if version == Version::NONE && !cx.cache.is_forgotten(key.shard()) =>
+            {
+                cx.cache.remove(key);
             }
             // In a forgotten shard an empty register marks a key that was never written.
-            Cell::Lost | Cell::Absent => {
-                cx.cells.put(key, Register { version, value });
-                cx.cells.persist(key);
+            CachedRegister::Lost | CachedRegister::Absent => {
+                cx.cache.put(key, Register { version, value });
+                cx.cache.persist(key);
             }
         }
         if self.remove(op).is_some() {
@@ -156,7 +158,7 @@ impl Abd {
             && let Some(adopting) = &mut walk.adopting
         {
             *adopting = adopting.saturating_sub(1);
-            walk.adopted_after = walk.adopted_after.max(cx.cells.ticket(key));
+            walk.adopted_after = walk.adopted_after.max(cx.cache.ticket(key));
             if *adopting == 0 {
                 let adopted = Message::Adopted { op, from_hash: walk.from_hash };
                 cx.fx.send(cx.replicas.me(), adopted, walk.adopted_after);

@@ -8,10 +8,10 @@ use super::lane::{Lane, Origin, Pend, Waiting};
 use super::message::Message;
 use super::register::{Register, Version};
 use super::{Cx, Hermes, LEASE, PATIENCE, RESEND_FIRST, RESEND_MAX};
-use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Protocol, Request};
 use crate::quorum::Tally;
+use crate::register_cache::CachedRegister;
 
 /// Requests in progress or waiting.
 const REQUESTS_MAX: usize = 65_536;
@@ -28,7 +28,7 @@ impl Hermes {
         let key = request.key.clone();
         let deadline = cx.now + self.env.request_timeout;
         let lane = self.lanes.entry(key.clone()).or_insert_with(|| {
-            cx.cells.pin(&key);
+            cx.cache.pin(&key);
             Lane::new(cx.now + PATIENCE)
         });
         lane.waiting.push_back(Waiting { request, deadline, is_tried: false });
@@ -57,9 +57,9 @@ impl Hermes {
     /// Answers a request without a change, or makes it the key's write. [HERMES 3.2, coordinator]
     fn begin(&mut self, cx: &mut Cx<'_>, key: &Key, waiting: Waiting) {
         let Request { tag, command, .. } = &waiting.request;
-        let (version, found) = match cx.cells.get(key) {
-            Cell::Present(register) => (register.version, register.value.clone()),
-            Cell::Absent | Cell::Lost => (Version::NONE, None),
+        let (version, found) = match cx.cache.get(key) {
+            CachedRegister::Present(register) => (register.version, register.value.clone()),
+            CachedRegister::Absent | CachedRegister::Lost => (Version::NONE, None),
         };
         let (value, reply) = match run(cx, found.as_ref(), command) {
             Ran::Changed { value, reply } => (value, reply),
@@ -69,8 +69,8 @@ impl Hermes {
         let is_rmw = command.access != Access::Write;
         let version = version.next(self.env.me, is_rmw);
         let register = Register { version, value, is_rmw, is_valid: false };
-        cx.cells.put(key, register.clone());
-        cx.cells.persist(key);
+        cx.cache.put(key, register.clone());
+        cx.cache.persist(key);
         self.start(cx, key, register, Some(Origin { waiting, reply }));
     }
 
@@ -84,7 +84,7 @@ impl Hermes {
         lane.pend = Some(pend);
         // This node counts itself once its own copy is durable.
         let ack = Message::Ack { key: key.clone(), version };
-        cx.fx.send(cx.replicas.me(), ack, cx.cells.ticket(key));
+        cx.fx.send(cx.replicas.me(), ack, cx.cache.ticket(key));
     }
 
     /// [HERMES 3.2, coordinator on ACK]
@@ -103,11 +103,11 @@ impl Hermes {
         if !is_held {
             return;
         }
-        if let Some(register) = cx.cells.get_mut(key)
+        if let Some(register) = cx.cache.get_mut(key)
             && register.version == version
         {
             register.is_valid = true;
-            cx.cells.persist_before_eviction(key);
+            cx.cache.persist_before_eviction(key);
             for node in cx.replicas.others() {
                 cx.fx.send_now(node, Message::Validate { key: key.clone(), version });
             }
@@ -187,7 +187,7 @@ impl Hermes {
     fn look(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         lane.act_at = cx.now + PATIENCE;
-        let Cell::Present(register) = cx.cells.get(key) else { return };
+        let CachedRegister::Present(register) = cx.cache.get(key) else { return };
         if register.is_valid {
             return;
         }
@@ -208,7 +208,7 @@ impl Hermes {
         self.due.remove(&(lane.due_at, key.clone()));
         if lane.pend.is_none() && lane.waiting.is_empty() {
             self.lanes.remove(key);
-            cx.cells.unpin(key);
+            cx.cache.unpin(key);
             return;
         }
         lane.due_at = lane.next_at();
@@ -222,10 +222,10 @@ fn reads_all_the_same(lane: &Lane) -> bool {
 }
 
 fn is_valid(cx: &Cx<'_>, key: &Key) -> bool {
-    match cx.cells.get(key) {
-        Cell::Present(register) => register.is_valid,
-        Cell::Absent => true,
-        Cell::Lost => false,
+    match cx.cache.get(key) {
+        CachedRegister::Present(register) => register.is_valid,
+        CachedRegister::Absent => true,
+        CachedRegister::Lost => false,
     }
 }
 

@@ -54,10 +54,10 @@ use lane::Lane;
 pub use message::Message;
 pub use register::{Register, Version};
 
-use crate::cells::{Cell, Cells, Weight};
 use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Consistency, Context, Env, Event, Peer, Properties, Protocol, Stats};
+use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::replicas::Replicas;
 
 /// How long a read answered from here holds.
@@ -146,10 +146,14 @@ impl Protocol for Hermes {
         register.value.as_ref().map_or(Weight::NONE, len)
     }
 
-    fn check(&self, cells: &Cells<Register>, _replicas: Replicas<'_>) -> Result<(), Violation> {
+    fn check(
+        &self,
+        cache: &RegisterCache<Register>,
+        _replicas: Replicas<'_>,
+    ) -> Result<(), Violation> {
         for (key, lane) in &self.lanes {
             let Some(pend) = &lane.pend else { continue };
-            let Cell::Present(register) = cells.get(key) else {
+            let CachedRegister::Present(register) = cache.get(key) else {
                 return Err(Violation(format!(
                     "hermes: {key:?} is being written and is not there"
                 )));
@@ -190,35 +194,35 @@ impl Hermes {
 
     /// [HERMES 3.2, followers on INV]
     fn on_invalidate(&mut self, cx: &mut Cx<'_>, from: NodeId, key: &Key, invalid: Register) {
-        let held = match cx.cells.get(key) {
-            Cell::Present(register) => register.version,
-            Cell::Absent | Cell::Lost => Version::NONE,
+        let held = match cx.cache.get(key) {
+            CachedRegister::Present(register) => register.version,
+            CachedRegister::Absent | CachedRegister::Lost => Version::NONE,
         };
         let version = invalid.version;
         if version > held {
-            cx.cells.put(key, Register { is_valid: false, ..invalid });
-            cx.cells.persist(key);
+            cx.cache.put(key, Register { is_valid: false, ..invalid });
+            cx.cache.persist(key);
             self.on_superseded(cx, key);
         } else if version < held && invalid.is_rmw && !mutation::is(Mutation::AckLosingRmw) {
             // It started from an old value. Its writer learns of the newer one instead.
-            let Cell::Present(register) = cx.cells.get(key) else { return };
+            let CachedRegister::Present(register) = cx.cache.get(key) else { return };
             let register = Register { is_valid: false, ..register.clone() };
             cx.fx.send_now(from, Message::Invalidate { key: key.clone(), register });
             return;
         }
-        cx.fx.send(from, Message::Ack { key: key.clone(), version }, cx.cells.ticket(key));
+        cx.fx.send(from, Message::Ack { key: key.clone(), version }, cx.cache.ticket(key));
     }
 
     /// [HERMES 3.2, followers on VAL]
     fn on_validate(&mut self, cx: &mut Cx<'_>, key: &Key, version: Version) {
-        let Some(register) = cx.cells.get_mut(key) else { return };
+        let Some(register) = cx.cache.get_mut(key) else { return };
         let is_another = register.version != version;
         if register.is_valid || is_another && !mutation::is(Mutation::ValidateAnyVersion) {
             return;
         }
         register.is_valid = true;
         // The others can tell again that it is valid.
-        cx.cells.persist_before_eviction(key);
+        cx.cache.persist_before_eviction(key);
         // This node acknowledged the validated version. So a plain write below it has ended too: it
         // took effect just before.
         self.end_pend(cx, key);
@@ -228,7 +232,7 @@ impl Hermes {
 /// Another node waits for the end of a read-modify-write of this node.
 fn on_nudge(cx: &mut Cx<'_>, from: NodeId, key: Key, version: Version) {
     // A pending one is resent by its own timer. A lost one is followed by the write that beat it.
-    if let Cell::Present(register) = cx.cells.get(&key)
+    if let CachedRegister::Present(register) = cx.cache.get(&key)
         && register.version == version
         && register.is_valid
     {

@@ -2,9 +2,9 @@
 
 use types::{Key, Ticket};
 
-use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Scope;
+use crate::register_cache::CachedRegister;
 use crate::rmwpaxos::message::Message;
 use crate::rmwpaxos::record::register::{Register, ShardMeta};
 
@@ -15,7 +15,7 @@ pub(crate) fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
     if mutation::is(Mutation::ExposeUnflushed) {
         return Ticket::DURABLE;
     }
-    cx.cells.ticket(key).max(cx.metas.ticket(key.shard()))
+    cx.cache.ticket(key).max(cx.metas.ticket(key.shard()))
 }
 
 /// The own acceptor's register of `key`, unless it is forgotten.
@@ -24,16 +24,17 @@ pub(crate) fn held<'a>(cx: &'a Cx<'_>, key: &Key) -> Option<&'a Register> {
         std::ptr::eq(cx.replicas.set, cx.sets.of(key.shard())),
         "the event is about the shard of {key:?}"
     );
-    match cx.cells.get(key) {
-        Cell::Present(register) => Some(register),
-        Cell::Absent | Cell::Lost => None,
+    match cx.cache.get(key) {
+        CachedRegister::Present(register) => Some(register),
+        CachedRegister::Absent | CachedRegister::Lost => None,
     }
 }
 
 /// True for a silent register: it, or the fields of its shard, are forgotten. A node that is no
 /// replica has forgotten no register.
 pub(crate) fn is_lost(cx: &Cx<'_>, key: &Key) -> bool {
-    let is_lost = matches!(cx.cells.get(key), Cell::Lost) || cx.metas.get(key.shard()).void;
+    let is_lost =
+        matches!(cx.cache.get(key), CachedRegister::Lost) || cx.metas.get(key.shard()).void;
     is_lost && cx.replicas_of(key.shard()).set.has_me() && !mutation::is(Mutation::NoRecovery)
 }
 

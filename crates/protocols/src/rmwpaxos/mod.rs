@@ -78,11 +78,11 @@ mod tests;
 
 use types::{Key, Outcome, Shard, Tag};
 
-use crate::cells::{Cells, Weight};
 use crate::effects::{TimerId, Violation};
 use crate::protocol::{
     Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats,
 };
+use crate::register_cache::{RegisterCache, Weight};
 use crate::replicas::Replicas;
 
 pub use self::record::state::{Expiry, ExpiryId, Ring, State, StateFields};
@@ -203,8 +203,12 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
         state.value().map_or(Weight::NONE, len)
     }
 
-    fn check(&self, cells: &Cells<Register>, _replicas: Replicas<'_>) -> Result<(), Violation> {
-        self.core.check(cells)
+    fn check(
+        &self,
+        cache: &RegisterCache<Register>,
+        _replicas: Replicas<'_>,
+    ) -> Result<(), Violation> {
+        self.core.check(cache)
     }
 
     fn is_idle(&self) -> bool {

@@ -326,7 +326,7 @@ impl Parts {
     }
 
     pub(crate) fn on_meta_loaded(&mut self, core: &mut Core, cx: &mut Cx<'_>, shard: Shard) {
-        if cx.metas.get(shard).void && !cx.cells.is_forgotten(shard) && cx.replicas.set.has_me() {
+        if cx.metas.get(shard).void && !cx.cache.is_forgotten(shard) && cx.replicas.set.has_me() {
             self.detector.find_void(core, cx, shard);
         }
     }

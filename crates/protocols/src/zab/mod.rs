@@ -53,12 +53,12 @@ use history::History;
 use leader::Leader;
 pub use message::{Message, Txn};
 
-use crate::cells::{Cell, Cells, Weight};
 use crate::effects::{Emit, TimerId, Violation};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
     Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats,
 };
+use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::replicas::Replicas;
 
 /// The interval between resends of unanswered messages.
@@ -163,7 +163,11 @@ impl Protocol for Zab {
         Weight::of_key(key.bytes().len() + value.0.len(), false)
     }
 
-    fn check(&self, _cells: &Cells<Value>, _replicas: Replicas<'_>) -> Result<(), Violation> {
+    fn check(
+        &self,
+        _cache: &RegisterCache<Value>,
+        _replicas: Replicas<'_>,
+    ) -> Result<(), Violation> {
         let (applied, committed) = (self.history.applied(), self.history.committed());
         if applied > committed {
             return Err(Violation(format!("zab: applied {applied}, committed {committed}")));
@@ -207,7 +211,7 @@ impl Zab {
         }
         match self.forwards.last_write(request.session) {
             Some(write) if !mutation::is(Mutation::ReadPastOwnWrites) => {
-                cx.cells.pin(&request.key);
+                cx.cache.pin(&request.key);
                 self.forwards.park(write, request, deadline);
             }
             _ => answer_read(cx, &request),
@@ -294,7 +298,7 @@ impl Zab {
             }
             for (read, _) in reads {
                 answer_read(cx, &read);
-                cx.cells.unpin(&read.key);
+                cx.cache.unpin(&read.key);
             }
         }
         if !self.is_leader {
@@ -314,11 +318,11 @@ fn apply(cx: &mut Cx<'_>, emit: &Emit, clock: Clock) -> Outcome {
             value,
             expiry: ExpiryChange::Keep | ExpiryChange::Set(TimeToLive::Never),
         } => {
-            cx.cells.put(&emit.key, Value(value));
-            cx.cells.persist(&emit.key);
+            cx.cache.put(&emit.key, Value(value));
+            cx.cache.persist(&emit.key);
         }
         Change::Delete => {
-            cx.cells.remove(&emit.key);
+            cx.cache.remove(&emit.key);
         }
         Change::Put { .. } | Change::Expire(_) => return Outcome::Unsupported(Zab::NAME),
     }
@@ -326,9 +330,9 @@ fn apply(cx: &mut Cx<'_>, emit: &Emit, clock: Clock) -> Outcome {
 }
 
 fn held(cx: &Cx<'_>, key: &types::Key) -> Option<Bytes> {
-    match cx.cells.get(key) {
-        Cell::Present(value) => Some(value.0.clone()),
-        Cell::Absent | Cell::Lost => None,
+    match cx.cache.get(key) {
+        CachedRegister::Present(value) => Some(value.0.clone()),
+        CachedRegister::Absent | CachedRegister::Lost => None,
     }
 }
 
@@ -377,7 +381,7 @@ impl Zab {
             cx.fx.reply(tag, Outcome::Unknown);
         }
         for read in reads {
-            cx.cells.unpin(&read.key);
+            cx.cache.unpin(&read.key);
             cx.fx.reply(read.tag, Outcome::NoQuorum);
         }
     }

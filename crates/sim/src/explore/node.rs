@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
 
 use base::{Millis, Nanos, Prng, checksum};
-use protocols::cells::{Absence, Cell, Cells, Metas};
 use protocols::effects::{Effects, Scan, TimerId};
-use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell, Scope};
+use protocols::register_cache::{Absence, CachedRegister, Metas, RegisterCache};
+use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedRegister, Scope};
 use protocols::{Peers, ReplicaSet, ReplicaSets, Replicas};
 use types::{
     Command, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag, Ticket, Wire,
@@ -78,7 +78,7 @@ struct Stored {
 
 pub(super) struct ExploredNode<P: Protocol> {
     protocol: P,
-    cells: Cells<P::Record>,
+    cache: RegisterCache<P::Record>,
     metas: Metas<P::Meta>,
     sets: ReplicaSets,
     peers: Peers,
@@ -123,14 +123,14 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         let mut peers = Peers::new(me, incarnation, loss, &setting.ids);
         setting.ids.iter().for_each(|&id| peers.set_up(id, true));
         let absence = if durable { Absence::Kept } else { Absence::Certain };
-        let mut cells = Cells::new(absence);
-        cells.set_open_ticket(Ticket::DURABLE);
+        let mut cache = RegisterCache::new(absence);
+        cache.set_open_ticket(Ticket::DURABLE);
         let mut metas = Metas::default();
         metas.set_open_ticket(Ticket::DURABLE);
         let (protocol, now) = (P::open(env), Nanos::from_secs(1));
         let timers = BTreeSet::new();
         let mut node =
-            ExploredNode { protocol, cells, metas, sets, peers, timers, now, stored, is_quiet };
+            ExploredNode { protocol, cache, metas, sets, peers, timers, now, stored, is_quiet };
         node.load(setting);
         node
     }
@@ -150,7 +150,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
                 .record
                 .as_ref()
                 .map(|bytes| P::Record::from_bytes(bytes).expect("it was encoded here"));
-            self.cells.fill(&setting.key, record, false);
+            self.cache.fill(&setting.key, record, false);
             let mut fx = Effects::default();
             self.with_context(&mut fx, |protocol, cx| protocol.on_meta_loaded(cx, shard));
         }
@@ -167,7 +167,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             now: self.now,
             unix: up,
             uptime: &up,
-            cells: &mut self.cells,
+            cache: &mut self.cache,
             metas: &mut self.metas,
             fx,
             rng: &mut Prng::new(1),
@@ -246,7 +246,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         let begun = (Incarnation(incarnation.0 + 1), Loss(loss.0 + 1));
         *self = ExploredNode::open(setting, me, begun, Stored::default(), self.is_quiet);
         let shard = setting.key.shard();
-        self.cells.set_forgotten(shard, true);
+        self.cache.set_forgotten(shard, true);
         self.step(setting, Event::Forgotten { shard }, output)
     }
 
@@ -325,7 +325,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         }
         self.store(setting);
         let checked =
-            self.protocol.check(&self.cells, Replicas { set: self.sets.any(), peers: &self.peers });
+            self.protocol.check(&self.cache, Replicas { set: self.sets.any(), peers: &self.peers });
         checked.map_err(|violation| violation.0)?;
         self.carry_out(fx, output)
     }
@@ -336,7 +336,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         if !self.metas.take_dirty().is_empty() && setting.is_durable {
             stored.meta = Some(self.metas.get(setting.key.shard()).to_bytes());
         }
-        self.cells.take_dirty(|_, record, _| {
+        self.cache.take_dirty(|_, record, _| {
             if setting.is_durable {
                 stored.record = record.map(Wire::to_bytes);
             }
@@ -356,7 +356,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         if !self.is_quiet {
             self.timers.extend(fx.timers.into_iter().map(|(timer, at)| (at, timer)));
         }
-        fx.recovered.into_iter().for_each(|shard| self.cells.set_forgotten(shard, false));
+        fx.recovered.into_iter().for_each(|shard| self.cache.set_forgotten(shard, false));
         own.extend(fx.scans.iter().map(|scan| Event::Scanned(self.scanned(scan))));
         let from = self.me();
         let losses: Vec<_> = self.peers.nodes().iter().map(|it| (it.node, it.loss)).collect();
@@ -381,14 +381,14 @@ impl<P: Protocol + Debug> ExploredNode<P> {
     fn scanned(&self, scan: &Scan) -> Scanned<P::Record> {
         let shard = Shard((scan.from_hash >> 56) as u8);
         let limit = scan.limit.max(1);
-        let (found, next_hash) = self.cells.range_step(shard, scan.from_hash, None, limit);
-        let records = found.into_iter().filter_map(|(key, cell)| match cell {
-            Cell::Present(record) => {
+        let (found, next_hash) = self.cache.range_step(shard, scan.from_hash, None, limit);
+        let records = found.into_iter().filter_map(|(key, found)| match found {
+            CachedRegister::Present(record) => {
                 let copy = P::Record::from_bytes(&record.to_bytes()).expect("it was encoded here");
-                Some((key.clone(), ScannedCell::Present(copy)))
+                Some((key.clone(), ScannedRegister::Present(copy)))
             }
-            Cell::Lost => Some((key.clone(), ScannedCell::Lost)),
-            Cell::Absent => None,
+            CachedRegister::Lost => Some((key.clone(), ScannedRegister::Lost)),
+            CachedRegister::Absent => None,
         });
         Scanned { id: scan.id, records: records.collect(), next_hash }
     }
@@ -403,15 +403,15 @@ impl<P: Protocol + Debug> ExploredNode<P> {
 
     /// All that determines its next steps, in 128 bits.
     pub(super) fn digest(&self, setting: &Setting) -> u128 {
-        let cell = match self.cells.get(&setting.key) {
-            Cell::Present(record) => Some(Some(record)),
-            Cell::Lost => Some(None),
-            Cell::Absent => None,
+        let found = match self.cache.get(&setting.key) {
+            CachedRegister::Present(record) => Some(Some(record)),
+            CachedRegister::Lost => Some(None),
+            CachedRegister::Absent => None,
         };
         let meta = self.metas.get(setting.key.shard());
         let mut text = String::new();
         let stored = (&self.stored.record, &self.stored.meta);
-        write!(text, "{:?}{cell:?}{meta:?}{:?}", self.protocol, self.peers)
+        write!(text, "{:?}{found:?}{meta:?}{:?}", self.protocol, self.peers)
             .and_then(|()| write!(text, "{:?}{:?}{stored:?}", self.timers, self.now))
             .expect("a String accepts every write");
         hash(ranked(&text).as_bytes())

@@ -6,9 +6,9 @@ use types::Shard;
 use super::acceptor::Proposal;
 use super::hooks::Hooks;
 use super::instance::Core;
-use crate::cells::{Cell, Cells};
 use crate::effects::Violation;
 use crate::protocol::{Peer, Request, Stats};
+use crate::register_cache::{CachedRegister, RegisterCache};
 use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::message::{Message, Payload};
 use crate::rmwpaxos::progress::active::{Active, DEPTH};
@@ -100,10 +100,10 @@ impl Core {
     }
 
     /// Checks the registers that proposers work on.
-    pub(crate) fn check(&self, cells: &Cells<Register>) -> Result<(), Violation> {
+    pub(crate) fn check(&self, cache: &RegisterCache<Register>) -> Result<(), Violation> {
         for active in self.actives.iter() {
             let Active { key, .. } = active;
-            let Cell::Present(register) = cells.get(key) else { continue };
+            let CachedRegister::Present(register) = cache.get(key) else { continue };
             if register.accepted.ballot() > register.promised {
                 return Err(Violation(format!("{key:?}: accepted above promise: {register:?}")));
             }

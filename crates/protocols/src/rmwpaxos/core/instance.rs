@@ -5,9 +5,9 @@ use types::limits::MEMBERS_MAX;
 use types::{Ballot, Incarnation, Key, NodeId, Outcome, Shard, Tag};
 
 use super::hooks::Notice;
-use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Env;
+use crate::register_cache::CachedRegister;
 use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::progress::active::{Active, Phase};
 use crate::rmwpaxos::progress::actives::Actives;
@@ -115,7 +115,7 @@ impl Core {
     pub(crate) fn take_active(&mut self, cx: &mut Cx<'_>, key: &Key) -> Box<Active> {
         cx.about(key.shard());
         self.actives.take(key).unwrap_or_else(|| {
-            cx.cells.pin(key);
+            cx.cache.pin(key);
             self.retry.arm(cx);
             self.actives.start(key)
         })
@@ -159,15 +159,15 @@ impl Core {
         if !active.is_done() {
             return self.actives.put_back(active);
         }
-        cx.cells.unpin(&active.key);
+        cx.cache.unpin(&active.key);
         self.actives.end(active);
     }
 
     /// The only source of ballots. [spec 0.2, U2] `None`: the numbers are used up.
     pub(crate) fn mint(&mut self, cx: &mut Cx<'_>, key: &Key) -> Option<Ballot> {
-        let promised = match cx.cells.get(key) {
-            Cell::Present(register) => register.promised,
-            Cell::Absent | Cell::Lost => Ballot::ZERO,
+        let promised = match cx.cache.get(key) {
+            CachedRegister::Present(register) => register.promised,
+            CachedRegister::Absent | CachedRegister::Lost => Ballot::ZERO,
         };
         let epoch = cx.replicas.epoch();
         let meta = cx.metas.get_mut(key.shard());
@@ -220,7 +220,7 @@ impl Core {
 
     /// Why there was no quorum: this node may know.
     pub(crate) fn unavailable(&self, cx: &Cx<'_>, shard: Shard) -> Outcome {
-        if cx.cells.is_forgotten(shard) { Outcome::Loading } else { Outcome::NoQuorum }
+        if cx.cache.is_forgotten(shard) { Outcome::Loading } else { Outcome::NoQuorum }
     }
 }
 
@@ -243,7 +243,7 @@ impl Core {
 
     /// Counts forwards in a row from one node, this one included.
     pub(crate) fn count_forward(&mut self, cx: &mut Cx<'_>, key: &Key, from: NodeId) -> u16 {
-        let Some(register) = cx.cells.get_mut(key) else { return 0 };
+        let Some(register) = cx.cache.get_mut(key) else { return 0 };
         let (node, count) = register.forwards;
         register.forwards = if node == from { (from, count.saturating_add(1)) } else { (from, 1) };
         register.forwards.1
@@ -251,7 +251,7 @@ impl Core {
 
     /// The busy owner offers the key: this node proposes next.
     pub(crate) fn forget_contention(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        if let Some(register) = cx.cells.get_mut(key) {
+        if let Some(register) = cx.cache.get_mut(key) {
             register.foreign_at = Nanos::ZERO;
         }
     }

@@ -4,7 +4,7 @@
 use types::{Ballot, Key, Loss, Shard};
 
 use super::instance::Core;
-use crate::cells::Cell;
+use crate::register_cache::CachedRegister;
 use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::record::register::Register;
@@ -15,8 +15,8 @@ impl Core {
         self.counters.expiring_states += u64::from(register.has_ages());
         cx.metas.get_mut(key.shard()).saw(register.promised);
         note_loss(cx, key.shard());
-        cx.cells.put(key, register);
-        cx.cells.persist(key);
+        cx.cache.put(key, register);
+        cx.cache.persist(key);
     }
 
     /// Raises the floors of a shard. True if one of them was lower.
@@ -82,9 +82,9 @@ impl Core {
 
     /// A register that is not believed counts as forgotten. True if it was held.
     pub(crate) fn disbelieve(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
-        let is_held = matches!(cx.cells.get(key), Cell::Present(_));
+        let is_held = matches!(cx.cache.get(key), CachedRegister::Present(_));
         if is_held {
-            cx.cells.lose(key);
+            cx.cache.lose(key);
         }
         is_held
     }

@@ -282,7 +282,7 @@ impl Core {
             self.round_trip.observe(took);
             two.resend = Resend { at: cx.now + self.round_trip.resend_after(0), count: 0 };
             let round = two.round(chosen.k);
-            if let Some(register) = cx.cells.get_mut(&active.key) {
+            if let Some(register) = cx.cache.get_mut(&active.key) {
                 register.chosen |= register.accepted == round;
             }
             if chosen.state.has_expiry() || chosen.state.is_tombstone() || chosen.state.has_once() {
@@ -389,7 +389,7 @@ fn leave_ownership(cx: &mut Cx<'_>, key: &Key, two: &PhaseTwo) {
         return;
     }
     let round = two.round(two.k);
-    if let Some(register) = cx.cells.get_mut(key) {
+    if let Some(register) = cx.cache.get_mut(key) {
         register.owned = register.accepted == round && register.promised == round.ballot();
     }
 }
@@ -405,7 +405,7 @@ fn missing(cx: &Cx<'_>, two: &PhaseTwo) -> Places {
 /// Ends an ownership after a refusal that came after the others had chosen. To go on under this
 /// ballot would leave a member behind for good.
 fn disown(cx: &mut Cx<'_>, key: &Key, tried: Round, promised: Ballot) {
-    if let Some(register) = cx.cells.get_mut(key) {
+    if let Some(register) = cx.cache.get_mut(key) {
         let is_of_it = register.accepted.ballot() == tried.ballot();
         register.owned &= !(is_of_it && promised >= tried.ballot());
     }

@@ -102,7 +102,7 @@ impl Core {
         let (epoch, durable) = (cx.replicas.epoch(), self.env.durable);
         let meta = cx.metas.get_mut(key.shard());
         let prepared = cx
-            .cells
+            .cache
             .with(key, |register| acceptor::on_prepare(register, meta, epoch, ballot, durable));
         match prepared {
             Prepared::Refused { promised } => Err(promised),
@@ -110,7 +110,7 @@ impl Core {
                 if raised_ceiling && !mutation::is(Mutation::VolatilePromises) {
                     cx.metas.persist(key.shard());
                 }
-                cx.cells.persist_before_eviction(key);
+                cx.cache.persist_before_eviction(key);
                 Ok(gate(cx, key))
             }
         }
@@ -210,7 +210,7 @@ impl Core {
             return;
         }
         if mutation::is(Mutation::RepairBelowFloor) && held(cx, &key).is_none() {
-            cx.cells.put(&key, Register::promise_only(round.ballot()));
+            cx.cache.put(&key, Register::promise_only(round.ballot()));
         }
         let payload = Payload::Whole(state);
         match self.accept(cx, &key, Proposal { round, chosen_k: 0, payload }) {
@@ -223,7 +223,7 @@ impl Core {
     /// The owner says that a round is chosen. It has no answer, and a crash may forget it.
     pub(crate) fn on_chosen(&mut self, cx: &mut Cx<'_>, key: &Key, round: Round) {
         if !is_lost(cx, key)
-            && let Some(register) = cx.cells.get_mut(key)
+            && let Some(register) = cx.cache.get_mut(key)
         {
             acceptor::on_chosen(register, round);
         }
@@ -238,7 +238,7 @@ impl Core {
         let meta: &ShardMeta = meta;
         let (me, contended_for) = (self.env.me, self.contended_for());
         let mut has_ages = false;
-        let accepted = cx.cells.with(key, |register| {
+        let accepted = cx.cache.with(key, |register| {
             let accepted = acceptor::on_accept(register, meta, epoch, proposal, moment);
             if let (Accepted::Yes { changed: true, .. }, Some(register)) = (accepted, register) {
                 has_ages = register.has_ages();
@@ -248,7 +248,7 @@ impl Core {
         });
         if let Accepted::Yes { changed: true, .. } = accepted {
             self.counters.expiring_states += u64::from(has_ages);
-            cx.cells.persist(key);
+            cx.cache.persist(key);
             self.notices.push(Notice::Accepted(key.shard()));
         }
         accepted
@@ -260,10 +260,10 @@ impl Core {
             return;
         }
         let meta = cx.metas.get_mut(key.shard());
-        let removed = cx.cells.with(&key, |register| acceptor::on_remove(register, meta, round));
+        let removed = cx.cache.with(&key, |register| acceptor::on_remove(register, meta, round));
         if removed {
             cx.metas.persist(key.shard());
-            cx.cells.remove(&key);
+            cx.cache.remove(&key);
             self.counters.collected += 1;
             self.notices.push(Notice::Removed(key.shard()));
         }

@@ -5,7 +5,7 @@ use base::{Millis, Nanos};
 use types::Key;
 
 use super::instance::Core;
-use crate::cells::Cell;
+use crate::register_cache::CachedRegister;
 use crate::rmwpaxos::context::{Cx, held};
 use crate::rmwpaxos::expiry;
 use crate::rmwpaxos::once::table::{self, EntryId};
@@ -103,8 +103,8 @@ impl Core {
 
 /// This acceptor's own countdown of the state it holds, if that state has the expiry `id`.
 fn own_countdown(cx: &Cx<'_>, key: &Key, id: ExpiryId) -> Countdown {
-    match cx.cells.get(key) {
-        Cell::Present(register) if register.expiry_id() == Some(id) => {
+    match cx.cache.get(key) {
+        CachedRegister::Present(register) if register.expiry_id() == Some(id) => {
             register.countdown(cx.uptime, cx.unix)
         }
         _ => Countdown::None,

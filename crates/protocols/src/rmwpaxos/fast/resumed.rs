@@ -10,7 +10,7 @@ pub(crate) fn try_resume(core: &Core, cx: &mut Cx<'_>, active: &mut Active) -> b
         return false;
     }
     let epoch = cx.replicas.epoch();
-    let Some(register) = cx.cells.get_mut(&active.key) else { return false };
+    let Some(register) = cx.cache.get_mut(&active.key) else { return false };
     let ballot = register.accepted.ballot();
     if !register.owned || register.promised != ballot || ballot.epoch() != epoch {
         return false;

@@ -13,7 +13,7 @@ use types::{Key, NodeId, Outcome, Round, Shard, Tag, Ticket};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::peers::Member;
-use crate::protocol::{Peer, Scanned, ScannedCell};
+use crate::protocol::{Peer, Scanned, ScannedRegister};
 use crate::quorum::Tally;
 use crate::replicas::{Places, Replicas, place};
 use crate::rmwpaxos::context::Cx;
@@ -214,7 +214,7 @@ impl Lists {
         (shard, id): (Shard, u64),
         (from_hash, limit): (u64, u32),
     ) {
-        if cx.cells.is_forgotten(shard) || self.serving.len() >= LISTS_MAX {
+        if cx.cache.is_forgotten(shard) || self.serving.len() >= LISTS_MAX {
             return;
         }
         let scan = core.next_id();
@@ -224,14 +224,14 @@ impl Lists {
 
     pub(crate) fn on_scanned(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
         let Some(serving) = self.serving.remove(&scanned.id) else { return };
-        if cx.cells.is_forgotten(serving.shard) || cx.metas.get(serving.shard).void {
+        if cx.cache.is_forgotten(serving.shard) || cx.metas.get(serving.shard).void {
             return;
         }
         let mut after = cx.metas.ticket(serving.shard);
         let mut entries = Vec::with_capacity(scanned.records.len());
-        for (key, cell) in scanned.records {
-            after = after.max(cx.cells.ticket(&key));
-            entries.push(entry_of(cx, key, cell));
+        for (key, found) in scanned.records {
+            after = after.max(cx.cache.ticket(&key));
+            entries.push(entry_of(cx, key, found));
         }
         let meta = cx.metas.get(serving.shard);
         let listing = Listing {
@@ -314,15 +314,15 @@ fn ask(cx: &mut Cx<'_>, round: &ListRound, id: u64, node: NodeId) {
     cx.fx.send_now(node, Message::List { shard, id, from_hash, limit });
 }
 
-fn entry_of(cx: &Cx<'_>, key: Key, cell: ScannedCell<Register>) -> Entry {
-    match cell {
-        ScannedCell::Present(register) => Entry {
+fn entry_of(cx: &Cx<'_>, key: Key, found: ScannedRegister<Register>) -> Entry {
+    match found {
+        ScannedRegister::Present(register) => Entry {
             key,
             accepted: register.accepted,
             state_len: register.state.as_ref().map_or(0, |state| state.bytes().len() as u32),
             live: register.state.as_ref().is_some_and(|state| !state.is_tombstone())
                 && register.countdown(cx.uptime, cx.unix) != Countdown::Over,
         },
-        ScannedCell::Lost => Entry { key, accepted: Round::NONE, live: true, state_len: 0 },
+        ScannedRegister::Lost => Entry { key, accepted: Round::NONE, live: true, state_len: 0 },
     }
 }

@@ -200,7 +200,7 @@ impl RollbackDetector {
         loss: Loss,
     ) {
         let meta = cx.metas.get(shard);
-        let is_void = meta.lost_at > loss || meta.void || cx.cells.is_forgotten(shard);
+        let is_void = meta.lost_at > loss || meta.void || cx.cache.is_forgotten(shard);
         if !is_void && meta.floor_ballot < floor && !mutation::is(Mutation::OlderIsLag) {
             self.find_void(core, cx, shard);
         }

@@ -170,7 +170,7 @@ fn overtaken_by_its_shard(world: &mut World) -> Result<Vec<Envelope>, String> {
     world.lose_all();
     world.deliver_all(listing);
     world.flow(|m| m.is(Kind::Listed));
-    claim(!world.nodes[0].cells.is_forgotten(world.key.shard()), "the shard is recovered")?;
+    claim(!world.nodes[0].cache.is_forgotten(world.key.shard()), "the shard is recovered")?;
     let tag = world.append(1, "a");
     world.flow(|m| m.among(&[0, 1]));
     claim(world.reply(tag) == Some(Reply::Integer(1)), "A1 and A2 accepted it")?;
@@ -211,13 +211,13 @@ fn a_shard_forgotten_while_it_is_recovered_is_recovered_from_the_start() -> Resu
     world.lose_all();
     world.deliver_all(late);
     claim(world.held(0).is_some(), "the other register is recovered")?;
-    claim(world.nodes[0].cells.is_forgotten(shard), "the shard is not: what it lacks is lost")?;
+    claim(world.nodes[0].cache.is_forgotten(shard), "the shard is not: what it lacks is lost")?;
     for _ in 0..5 {
         world.pass(Nanos::from_millis(200));
         world.flow(|_| true);
     }
     claim(!world.nodes[0].is_recovering(), "recovery ends")?;
-    claim(!world.nodes[0].cells.is_forgotten(shard), "with the whole shard")?;
+    claim(!world.nodes[0].cache.is_forgotten(shard), "with the whole shard")?;
     claim(world.nodes[0].register(&neighbour).is_some(), "the neighbour among it")?;
     let read = world.ask(0, &neighbour, Ask::Get);
     world.flow(|_| true);
@@ -327,13 +327,13 @@ fn what_a_majority_has_lost_holds_up_no_other_register() -> Result<(), String> {
     let recovery = &world.nodes[0].protocol.parts.recovery;
     let going_on = (recovery.keys_going_on(), recovery.shards_going_on());
     claim(going_on == (0, 0) && recovery.in_vain() == 21, "and nothing goes on")?;
-    claim(world.nodes[0].cells.is_forgotten(world.key.shard()), "and so its shard is not")?;
+    claim(world.nodes[0].cache.is_forgotten(world.key.shard()), "and so its shard is not")?;
     for _ in 0..400 {
         world.flow(|_| true);
         world.pass(Nanos::from_millis(50));
     }
     claim(!world.nodes[0].is_recovering(), "it is once it can be")?;
-    claim(!world.nodes[0].cells.is_forgotten(world.key.shard()), "with its shard")
+    claim(!world.nodes[0].cache.is_forgotten(world.key.shard()), "with its shard")
 }
 
 /// An answer is long, or the way is: it counts whenever it comes.

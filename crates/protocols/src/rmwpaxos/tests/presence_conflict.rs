@@ -41,7 +41,7 @@ fn brought_back_among(members: u16) -> Result<World, String> {
     world.takes_back = true;
     let key = world.key.clone();
     let before = Register::from_bytes(&before).map_err(|it| format!("{it:?}"))?;
-    world.nodes[1].cells.put(&key, before);
+    world.nodes[1].cache.put(&key, before);
     Ok(world)
 }
 
@@ -50,7 +50,7 @@ fn brought_back_at_a_start() -> Result<World, String> {
     let mut world = brought_back()?;
     let (key, before) = (world.key.clone(), world.held(1).cloned().expect("held"));
     (0..3).for_each(|node| world.crash(node, 9));
-    world.nodes[1].cells.put(&key, before);
+    world.nodes[1].cache.put(&key, before);
     Ok(world)
 }
 
@@ -228,7 +228,7 @@ fn who_lost_a_register_denies_in_vain() -> Result<(), String> {
         world.converge()?;
         let key = world.key.clone();
         world.takes_back = true;
-        world.nodes[0].cells.remove(&key);
+        world.nodes[0].cache.remove(&key);
         let read = world.start(asked, Ask::Get);
         world.flow(|_| true);
         claim(world.reply(read) == Some(Reply::bulk("a")), "two hold it")?;
@@ -345,7 +345,7 @@ pub(super) fn one_that_lost_what_the_last_missed() -> Result<(), String> {
         }
         world.takes_back = true;
         world.crash(1, 9);
-        world.nodes[1].cells.remove(&key);
+        world.nodes[1].cache.remove(&key);
         if is_written {
             world.append(2, "b");
             world.flow(|_| true);
@@ -383,7 +383,7 @@ fn what_is_denied_is_not_taken_in() -> Result<(), String> {
     mutation::set(None);
     claim(world.nodes[2].metas.get(shard).floor_ballot == Ballot::ZERO, "it is not noticed")?;
     let before = Register::from_bytes(&before).map_err(|it| format!("{it:?}"))?;
-    world.nodes[1].cells.put(&key, before);
+    world.nodes[1].cache.put(&key, before);
     world.start(1, Ask::Get);
     world.flow(|_| true);
     world.rest(LONG);
@@ -442,9 +442,9 @@ fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
     world.write_key(2, &neighbour, Ask::Delete);
     world.converge()?;
     world.takes_back = true;
-    world.nodes[0].cells.remove(&key);
+    world.nodes[0].cache.remove(&key);
     for node in 1..5 {
-        world.nodes[node].cells.get_mut(&key).expect("held").chosen = false;
+        world.nodes[node].cache.get_mut(&key).expect("held").chosen = false;
     }
     let (read, end) = (world.start(1, Ask::Get), world.now + Nanos::from_secs(3));
     while world.now < end {
@@ -473,7 +473,7 @@ fn a_phase_one_that_meets_only_what_it_denies_asks_again() -> Result<(), String>
     let covered = world.held(1).is_some_and(|held| held.accepted.ballot() <= floor);
     claim(covered, "all hold it, and a floor covers it")?;
     world.takes_back = true;
-    world.nodes[0].cells.remove(&key);
+    world.nodes[0].cache.remove(&key);
     world.append(1, "b");
     let mut late = world.take(|_| true);
     let first = world.append(0, "c");

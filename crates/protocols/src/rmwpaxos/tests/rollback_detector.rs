@@ -52,7 +52,7 @@ pub(super) fn one_that_lost_a_register() -> Result<(), String> {
     raise_floors(&mut world)?;
     let key = world.key.clone();
     world.takes_back = true;
-    world.nodes[0].cells.remove(&key);
+    world.nodes[0].cache.remove(&key);
     compare_with(&mut world, 0);
     world.rest(LONG);
     claim(disbelieving(&world)[1..] == [0, 0], "those who hold it believe themselves")?;
@@ -81,7 +81,7 @@ fn brought_back(keys: &[Key]) -> Result<World, String> {
     world.converge()?;
     world.takes_back = true;
     for (key, register) in keys.iter().zip(before) {
-        world.nodes[1].cells.put(key, register);
+        world.nodes[1].cache.put(key, register);
     }
     compare_with(&mut world, 1);
     world.rest(LONG);
@@ -125,7 +125,7 @@ fn nor_is_it_where_something_of_the_shard_was_lost_since() -> Result<(), String>
     world.write_key(0, &key, Ask::Delete);
     world.converge()?;
     world.takes_back = true;
-    world.nodes[1].cells.put(&key, before);
+    world.nodes[1].cache.put(&key, before);
     world.forget_anew(1, &neighbour);
     compare_with(&mut world, 1);
     world.rest(LONG);
@@ -216,7 +216,7 @@ pub(super) fn two_that_went_back() -> Result<(), String> {
     world.converge()?;
     world.takes_back = true;
     for (node, register) in (1..3).zip(older) {
-        world.nodes[node].cells.put(&keys[node - 1], register);
+        world.nodes[node].cache.put(&keys[node - 1], register);
     }
     compare_with(&mut world, 0);
     world.rest(LONG);
@@ -314,7 +314,7 @@ fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), Strin
     claim(world.rest(LONG), "all is compared")?;
     claim(disbelieving(&world) == [0, 0, 0], "nobody has gone back so far")?;
     world.takes_back = true;
-    world.nodes[2].cells.put(&key, before);
+    world.nodes[2].cache.put(&key, before);
     compare_with(&mut world, 2);
     world.rest(LONG);
     claim(accepted(&world, 0, &key).is_none(), "it does not come back at the first")?;
@@ -349,7 +349,7 @@ fn a_late_question_does_not_hide_who_went_back() -> Result<(), String> {
     world.deliver_all(late);
     world.rest(Nanos::from_secs(20));
     world.takes_back = true;
-    world.nodes[2].cells.put(&key, before);
+    world.nodes[2].cache.put(&key, before);
     compare_with(&mut world, 2);
     world.rest(LONG);
     claim(accepted(&world, 0, &key).is_none(), "it does not come back at the first")?;
@@ -433,7 +433,7 @@ fn an_old_denial_does_not_count_with_one_that_lost_a_register() -> Result<(), St
     raise_floors(&mut world)?;
     world.pass(Nanos::from_secs(600));
     world.takes_back = true;
-    world.nodes[0].cells.remove(&key);
+    world.nodes[0].cache.remove(&key);
     compare_with(&mut world, 0);
     world.rest(LONG);
     claim(!world.nodes.iter().any(|node| node.is_recovering()), "the shard is whole again")?;
@@ -499,7 +499,7 @@ fn lost_register_calls_no_member_older() -> Result<(), String> {
     let state = held.state.ok_or("it has a state")?;
     let own = *world.nodes[1].peers.own();
     let from = Peer { node: own.node, incarnation: own.incarnation, loss: own.loss };
-    world.nodes[0].cells.lose(&key);
+    world.nodes[0].cache.lose(&key);
     let message = Message::Repair { key, round: held.accepted, state };
     world.step(0, Event::Peer { from, message });
     claim(world.bag.iter().any(|m| m.is(Kind::Recover)), "it is recovered")?;

@@ -221,12 +221,12 @@ impl World {
     /// The node's record of the key turns out damaged when it starts again.
     pub(super) fn crash_damaged(&mut self, index: usize) {
         let key = self.key.clone();
-        self.nodes[index].stored_cells.remove(&key);
+        self.nodes[index].stored_records.remove(&key);
         self.crash(index, 0);
         let node = &mut self.nodes[index];
         let me = *node.peers.own();
         node.peers.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
-        node.cells.fill(&key, None, true);
+        node.cache.fill(&key, None, true);
     }
 
     /// Delivers all messages, reads at every node, and checks the histories.

@@ -16,11 +16,11 @@ use types::{
 };
 
 use super::strings::{Ask, Line, Strings};
-use crate::cells::{Absence, Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
 use crate::mutation::{self, Mutation};
 use crate::peers::Peers;
-use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell, Scope};
+use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedRegister};
+use crate::register_cache::{Absence, CachedRegister, Metas, RegisterCache};
 use crate::replica_sets::ReplicaSets;
 use crate::replicas::Replicas;
 use crate::rmwpaxos::{Message, Register, RmwPaxos, ShardMeta};
@@ -61,13 +61,13 @@ struct Repeated {
 /// Records of one flush.
 struct Batch {
     ticket: Ticket,
-    cells: Vec<(Key, Option<Vec<u8>>)>,
+    records: Vec<(Key, Option<Vec<u8>>)>,
     metas: Vec<(Shard, Vec<u8>)>,
 }
 
 pub(super) struct Node {
     pub protocol: RmwPaxos,
-    pub cells: Cells<Register>,
+    pub cache: RegisterCache<Register>,
     pub metas: Metas<ShardMeta>,
     fx: Effects<Message>,
     rng: Prng,
@@ -83,7 +83,7 @@ pub(super) struct Node {
     scanned: Vec<Scanned<Register>>,
     /// Storage takes its time to answer scans.
     pub scans_wait: bool,
-    pub stored_cells: BTreeMap<Key, Vec<u8>>,
+    pub stored_records: BTreeMap<Key, Vec<u8>>,
     stored_metas: BTreeMap<Shard, Vec<u8>>,
     batches: Vec<Batch>,
     durable: Ticket,
@@ -202,7 +202,7 @@ impl World {
         metas.fill(self.key.shard(), ShardMeta::default());
         let mut node = Node {
             protocol: RmwPaxos::open(env),
-            cells: Cells::new(Absence::Certain),
+            cache: RegisterCache::new(Absence::Certain),
             metas,
             fx: Effects::default(),
             rng: Prng::new(seed ^ u64::from(me.0) << 32 ^ u64::from(incarnation.0)),
@@ -215,7 +215,7 @@ impl World {
             disowned: Vec::new(),
             scanned: Vec::new(),
             scans_wait: false,
-            stored_cells: BTreeMap::new(),
+            stored_records: BTreeMap::new(),
             stored_metas: BTreeMap::new(),
             batches: Vec::new(),
             durable: Ticket::DURABLE,
@@ -224,7 +224,7 @@ impl World {
         node.protocol.core.by_message = self.ways.by_message;
         node.protocol.parts.deltas.always = self.ways.always_deltas;
         node.protocol.core_alone = self.ways.core_alone;
-        node.cells.set_open_ticket(node.open);
+        node.cache.set_open_ticket(node.open);
         node.metas.set_open_ticket(node.open);
         node
     }
@@ -315,7 +315,7 @@ impl World {
         let node = &mut self.nodes[index];
         node.gated.clear();
         if let Some(key) = key {
-            node.cells.lose(&key);
+            node.cache.lose(&key);
         }
         self.forget(index, shard);
     }
@@ -323,11 +323,11 @@ impl World {
     fn run(&mut self, index: usize, event: Event<RmwPaxos>) {
         let now = self.now;
         let node = &mut self.nodes[index];
-        let mut cx = Scope {
+        let mut cx = crate::Scope {
             now,
             unix: Millis(now.as_millis() + node.ahead.0),
             uptime: &Millis(now.as_millis() + node.ahead.0 - node.behind.0),
-            cells: &mut node.cells,
+            cache: &mut node.cache,
             metas: &mut node.metas,
             fx: &mut node.fx,
             rng: &mut node.rng,
@@ -337,7 +337,7 @@ impl World {
         };
         node.protocol.on(&mut cx, event);
         if let Err(violation) =
-            node.protocol.check(&node.cells, Replicas { set: node.sets.any(), peers: &node.peers })
+            node.protocol.check(&node.cache, Replicas { set: node.sets.any(), peers: &node.peers })
         {
             self.fault.get_or_insert(violation.0);
         }
@@ -364,20 +364,20 @@ impl World {
         }
         node.disowned.extend(disowned);
         for shard in fx.recovered {
-            node.cells.set_forgotten(shard, false);
+            node.cache.set_forgotten(shard, false);
         }
         for scan in fx.scans {
             let shard = Shard((scan.from_hash >> 56) as u8);
             let (found, next_hash) =
-                node.cells.range_step(shard, scan.from_hash, None, scan.limit.max(1));
+                node.cache.range_step(shard, scan.from_hash, None, scan.limit.max(1));
             let records = found
                 .into_iter()
-                .filter_map(|(key, cell)| match cell {
-                    Cell::Present(register) => {
-                        Some((key.clone(), ScannedCell::Present(register.clone())))
+                .filter_map(|(key, found)| match found {
+                    CachedRegister::Present(register) => {
+                        Some((key.clone(), ScannedRegister::Present(register.clone())))
                     }
-                    Cell::Lost => Some((key.clone(), ScannedCell::Lost)),
-                    Cell::Absent => None,
+                    CachedRegister::Lost => Some((key.clone(), ScannedRegister::Lost)),
+                    CachedRegister::Absent => None,
                 })
                 .collect();
             node.scanned.push(Scanned { id: scan.id, records, next_hash });
@@ -455,20 +455,20 @@ impl World {
 
     fn submit(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        let mut batch = Batch { ticket: node.open, cells: Vec::new(), metas: Vec::new() };
+        let mut batch = Batch { ticket: node.open, records: Vec::new(), metas: Vec::new() };
         for shard in node.metas.take_dirty() {
             batch.metas.push((shard, node.metas.get(shard).to_bytes()));
         }
-        node.cells.take_dirty(|key, register, _| {
-            batch.cells.push((key.clone(), register.map(|register| register.to_bytes())));
+        node.cache.take_dirty(|key, register, _| {
+            batch.records.push((key.clone(), register.map(|register| register.to_bytes())));
             0
         });
-        if !self.durable || (batch.cells.is_empty() && batch.metas.is_empty()) {
+        if !self.durable || (batch.records.is_empty() && batch.metas.is_empty()) {
             return;
         }
         node.batches.push(batch);
         node.open = Ticket(node.open.0 + 1);
-        node.cells.set_open_ticket(node.open);
+        node.cache.set_open_ticket(node.open);
         node.metas.set_open_ticket(node.open);
     }
 
@@ -499,19 +499,19 @@ impl World {
         }
         let ids: Vec<NodeId> = old.sets.any().nodes().to_vec();
         let me = *old.peers.own();
-        let (cells, metas) = (old.stored_cells.clone(), old.stored_metas.clone());
+        let (records, metas) = (old.stored_records.clone(), old.stored_metas.clone());
         let incarnation = Incarnation(me.incarnation.0 + 1);
         let loss = Loss(me.loss.0 + u32::from(!self.durable));
         let mut node = self.fresh_node(me.node, incarnation, loss, &ids, self.clock);
         if self.durable {
-            for (key, bytes) in &cells {
+            for (key, bytes) in &records {
                 let register = Register::from_bytes(bytes).expect("it was written so");
-                node.cells.put(key, register);
+                node.cache.put(key, register);
             }
             for (shard, bytes) in &metas {
                 *node.metas.get_mut(*shard) = ShardMeta::from_bytes(bytes).expect("written so");
             }
-            node.stored_cells = cells;
+            node.stored_records = records;
             node.stored_metas = metas;
         }
         self.nodes[index] = node;
@@ -519,7 +519,7 @@ impl World {
         if self.durable {
             self.with_context(index, |protocol, cx| protocol.on_meta_loaded(cx, shard));
         } else if !mutation::is(Mutation::NoRecovery) {
-            self.nodes[index].cells.set_forgotten(shard, true);
+            self.nodes[index].cache.set_forgotten(shard, true);
             self.step(index, Event::Forgotten { shard });
         }
         for other in (0..self.nodes.len()).filter(|&other| other != index) {
@@ -533,7 +533,7 @@ impl World {
     /// raised.
     pub(super) fn forget_anew(&mut self, index: usize, key: &Key) {
         let shard = key.shard();
-        self.nodes[index].cells.remove(key);
+        self.nodes[index].cache.remove(key);
         self.forget(index, shard);
     }
 
@@ -554,7 +554,7 @@ impl World {
         let node = &mut self.nodes[index];
         let me = *node.peers.own();
         node.peers.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
-        node.cells.set_forgotten(shard, true);
+        node.cache.set_forgotten(shard, true);
         self.step(index, Event::Forgotten { shard });
     }
 
@@ -565,11 +565,11 @@ impl World {
     ) {
         let now = self.now;
         let node = &mut self.nodes[index];
-        let mut cx = Scope {
+        let mut cx = crate::Scope {
             now,
             unix: Millis(now.as_millis() + node.ahead.0),
             uptime: &Millis(now.as_millis() + node.ahead.0 - node.behind.0),
-            cells: &mut node.cells,
+            cache: &mut node.cache,
             metas: &mut node.metas,
             fx: &mut node.fx,
             rng: &mut node.rng,
@@ -675,18 +675,18 @@ impl Node {
         for (shard, bytes) in batch.metas {
             self.stored_metas.insert(shard, bytes);
         }
-        for (key, bytes) in batch.cells {
+        for (key, bytes) in batch.records {
             match bytes {
-                Some(bytes) => self.stored_cells.insert(key, bytes),
-                None => self.stored_cells.remove(&key),
+                Some(bytes) => self.stored_records.insert(key, bytes),
+                None => self.stored_records.remove(&key),
             };
         }
     }
 
     pub(super) fn register(&self, key: &Key) -> Option<&Register> {
-        match self.cells.get(key) {
-            Cell::Present(register) => Some(register),
-            Cell::Absent | Cell::Lost => None,
+        match self.cache.get(key) {
+            CachedRegister::Present(register) => Some(register),
+            CachedRegister::Absent | CachedRegister::Lost => None,
         }
     }
 

@@ -18,7 +18,7 @@ use super::walk::{Question, Step};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::peers::{Member, Pace};
-use crate::protocol::{Peer, Scanned, ScannedCell};
+use crate::protocol::{Peer, Scanned, ScannedRegister};
 use crate::replicas::Places;
 use crate::rmwpaxos::context::{Cx, held, is_lost};
 use crate::rmwpaxos::core::instance::Core;
@@ -109,14 +109,14 @@ fn nearer(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 /// The registers of a scan, and the keys of damaged records.
 fn held_of(scanned: Scanned<Register>, until: Option<u64>) -> (Vec<Held>, Vec<Key>) {
     let (mut held, mut lost) = (Vec::new(), Vec::new());
-    for (key, cell) in scanned.records.into_iter().filter(|(key, _)| is_below(key, until)) {
-        match cell {
-            ScannedCell::Present(register) => {
+    for (key, found) in scanned.records.into_iter().filter(|(key, _)| is_below(key, until)) {
+        match found {
+            ScannedRegister::Present(register) => {
                 let Some(state) = &register.state else { continue };
                 let (accepted, is_tombstone) = (register.accepted, state.is_tombstone());
                 held.push(Held { key, accepted, is_tombstone });
             }
-            ScannedCell::Lost => lost.push(key),
+            ScannedRegister::Lost => lost.push(key),
         }
     }
     (held, lost)
@@ -163,7 +163,7 @@ impl AntiEntropy {
     /// Adopts the higher floor of a member that holds the same. So a floor that a medium lost
     /// unnoticed rises again.
     fn raise_floor(&mut self, core: &mut Core, cx: &mut Cx<'_>, shard: Shard, floor: Ballot) {
-        let is_void = cx.cells.is_forgotten(shard) || cx.metas.get(shard).void;
+        let is_void = cx.cache.is_forgotten(shard) || cx.metas.get(shard).void;
         if is_void || mutation::is(Mutation::FloorsStay) {
             return;
         }
@@ -247,15 +247,15 @@ impl AntiEntropy {
         let (id, until) = (scanned.id, scanned.next_hash);
         let Some(shard) = self.ranges.walk.as_ref().map(|walk| walk.shard) else { return };
         cx.about(shard);
-        for (key, cell) in &scanned.records {
-            note_found(parts.deletion, cx, key, cell);
+        for (key, found) in &scanned.records {
+            note_found(parts.deletion, cx, key, found);
         }
         let (own, lost) = held_of(scanned, until);
         // A node with damaged records cannot claim to be equal. A floor that rose during the scan
         // may cover an accept behind it, and would deny that accept.
         let is_known = lost.is_empty()
             && !self.ranges.has_risen_since(shard, began)
-            && !cx.cells.is_forgotten(shard)
+            && !cx.cache.is_forgotten(shard)
             && !cx.metas.get(shard).void;
         let Some(walk) = &mut self.ranges.walk else { return };
         if !is_known {
@@ -309,7 +309,7 @@ impl AntiEntropy {
         (range, floor): ((u64, Option<u64>), Ballot),
         digests: Digests,
     ) {
-        if cx.cells.is_forgotten(shard) || self.answering.len() >= ANSWERING_MAX {
+        if cx.cache.is_forgotten(shard) || self.answering.len() >= ANSWERING_MAX {
             return;
         }
         let scan = core.next_id();
@@ -345,7 +345,7 @@ impl AntiEntropy {
         let (held, lost) = held_of(scanned, until);
         let is_lost = !lost.is_empty();
         recover_all(cx, lost);
-        if is_stale || is_lost || cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
+        if is_stale || is_lost || cx.cache.is_forgotten(shard) || cx.metas.get(shard).void {
             return;
         }
         let after = gate(cx, shard, &held);
@@ -496,8 +496,13 @@ impl AntiEntropy {
 }
 
 /// Reports a leftover to deletion, since its proposer may have given up on it.
-fn note_found(deletion: &mut Deletion, cx: &mut Cx<'_>, key: &Key, cell: &ScannedCell<Register>) {
-    let ScannedCell::Present(register) = cell else { return };
+fn note_found(
+    deletion: &mut Deletion,
+    cx: &mut Cx<'_>,
+    key: &Key,
+    found: &ScannedRegister<Register>,
+) {
+    let ScannedRegister::Present(register) = found else { return };
     if let Some(state) = deletion::leftover(register) {
         deletion.on_found(cx, key, register.accepted.ballot().node(), state);
     }
@@ -505,7 +510,7 @@ fn note_found(deletion: &mut Deletion, cx: &mut Cx<'_>, key: &Key, cell: &Scanne
 
 /// An answer waits until its registers are durable, since the asker relies on it.
 fn gate(cx: &Cx<'_>, shard: Shard, held: &[Held]) -> Ticket {
-    let tickets = held.iter().map(|it| cx.cells.ticket(&it.key));
+    let tickets = held.iter().map(|it| cx.cache.ticket(&it.key));
     tickets.max().unwrap_or(Ticket::DURABLE).max(cx.metas.ticket(shard))
 }
 

@@ -87,7 +87,7 @@ impl Patrol {
         let before = shards[(at + shards.len() - 1) % shards.len()];
         self.is_behind = at > 0 && self.missing[usize::from(before.0)] != 0;
         self.next = shards[(at + 1) % shards.len()];
-        if self.missing[usize::from(shard.0)] != 0 && !cx.cells.is_forgotten(shard) {
+        if self.missing[usize::from(shard.0)] != 0 && !cx.cache.is_forgotten(shard) {
             cx.about(shard);
             ranges.doubt(cx, shard, others(cx, shard));
         }

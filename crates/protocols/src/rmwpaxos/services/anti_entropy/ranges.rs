@@ -375,7 +375,7 @@ impl Ranges {
             let unsure = self.of(shard);
             let with = unsure.with & reach(replicas);
             // A shard that is forgotten here is in doubt again after its recovery.
-            if with == 0 || cx.cells.is_forgotten(shard) {
+            if with == 0 || cx.cache.is_forgotten(shard) {
                 continue;
             }
             let is_quiet_at = (unsure.written_at + quiet).min(unsure.since + BUSY_MAX);

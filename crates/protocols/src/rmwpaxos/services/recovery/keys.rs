@@ -12,11 +12,11 @@ use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, NodeId, Round, Shard};
 
 use super::shard::{STANDS_STILL_AFTER, ShardRecovery, majority_is_up};
-use crate::cells::Cell;
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
+use crate::register_cache::CachedRegister;
 use crate::rmwpaxos::context::{Cx, held, is_lost};
 use crate::rmwpaxos::core::acceptor;
 use crate::rmwpaxos::core::instance::Core;
@@ -152,9 +152,9 @@ impl Recovery {
             return false;
         }
         // A whole register in a void shard waits for the shard.
-        let can_start = matches!(cx.cells.get(key), Cell::Lost);
+        let can_start = matches!(cx.cache.get(key), CachedRegister::Lost);
         if can_start && !self.keys.contains_key(key) && self.keys.len() < KEYS_MAX {
-            cx.cells.pin(key);
+            cx.cache.pin(key);
             let id = core.next_id();
             let recovery = KeyRecovery {
                 id,
@@ -196,7 +196,7 @@ impl Recovery {
         let report = Box::new(report_of(cx, &key, Round::NONE));
         let meta = cx.metas.get(key.shard());
         let promised = acceptor::effective_promise(held(cx, &key), meta, cx.replicas.epoch());
-        let after = cx.cells.ticket(&key).max(cx.metas.ticket(key.shard()));
+        let after = cx.cache.ticket(&key).max(cx.metas.ticket(key.shard()));
         cx.fx.send(from.node, Message::Recovered { key, id, promised, report }, after);
     }
 
@@ -293,19 +293,19 @@ impl Recovery {
         // It may be this node's proposal, which not all others have accepted.
         ranges.doubt_holders(key.shard());
         core.install(cx, key, register);
-        cx.cells.unpin(key);
+        cx.cache.unpin(key);
         self.on_key_recovered(core, ranges, cx, key);
     }
 
     /// Drops a register's recovery if its shard was recovered first. The register has taken part
     /// since, so its promises and accepts must not be overwritten.
     fn drop_overtaken(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
-        if matches!(cx.cells.get(key), Cell::Lost) {
+        if matches!(cx.cache.get(key), CachedRegister::Lost) {
             return false;
         }
         base::sometimes!("a shard is recovered before a register of it");
         if self.keys.remove(key).is_some() {
-            cx.cells.unpin(key);
+            cx.cache.unpin(key);
         }
         true
     }

@@ -6,10 +6,10 @@ use types::{Ballot, Key, NodeId, Shard};
 
 use super::keys::Recovery;
 use super::shard::{ShardRecovery, majority_is_up};
-use crate::cells::Cell;
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Scanned};
+use crate::register_cache::CachedRegister;
 use crate::replicas::Places;
 use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::core::instance::Core;
@@ -202,11 +202,11 @@ impl Recovery {
         if is_disbelieved && core.disbelieve(cx, key) {
             base::sometimes!("a register that may have gone back is recovered");
             if self.keys.remove(key).is_some() {
-                cx.cells.unpin(key);
+                cx.cache.unpin(key);
             }
         }
         self.begin_if_lost(core, cx, key);
-        if !matches!(cx.cells.get(key), Cell::Lost) {
+        if !matches!(cx.cache.get(key), CachedRegister::Lost) {
             self.on_key_recovered(core, ranges, cx, key);
         }
     }

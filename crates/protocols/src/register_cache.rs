@@ -1,10 +1,10 @@
 //! Resident registers and shard fields: the part of a worker's storage that a step may touch.
 //!
-//! A protocol changes a register here and marks it with [`Cells::persist`]. The worker encodes each
-//! marked register once at the end of the turn. A `volatile` register is encoded only when it is
-//! evicted; until then memory has the only copy.
+//! A protocol changes a register here and marks it with [`RegisterCache::persist`]. The worker
+//! encodes each marked register once at the end of the turn. A `volatile` register is encoded only
+//! when it is evicted; until then memory has the only copy.
 //!
-//! An absent register is worth less memory than a present one. Its cell stays while it is in use,
+//! An absent register is worth less memory than a present one. Its entry stays while it is in use,
 //! and a bounded number of unused ones stay for repeated requests.
 
 mod metas;
@@ -27,7 +27,7 @@ use slots::{Index, Slot, Slots};
 
 /// The state of a register in memory.
 #[derive(Debug)]
-pub enum Cell<'a, R> {
+pub enum CachedRegister<'a, R> {
     Present(&'a R),
     /// The register does not exist and was not forgotten.
     Absent,
@@ -36,11 +36,11 @@ pub enum Cell<'a, R> {
 }
 
 impl<R> Slot<R> {
-    fn cell(&self) -> Cell<'_, R> {
+    fn register(&self) -> CachedRegister<'_, R> {
         match &self.record {
-            Some(record) => Cell::Present(record),
-            None if self.lost => Cell::Lost,
-            None => Cell::Absent,
+            Some(record) => CachedRegister::Present(record),
+            None if self.lost => CachedRegister::Lost,
+            None => CachedRegister::Absent,
         }
     }
 
@@ -75,11 +75,12 @@ fn tag_of(hash: u64) -> u32 {
 /// The evidence that a register is absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Absence {
-    /// A cell, kept for a while, because asking storage takes time.
+    /// An entry, kept for a while, because asking storage takes time.
     Kept,
-    /// The worker has just asked storage, which answers at once: see [`Cells::announce_absent`].
+    /// The worker has just asked storage, which answers at once: see
+    /// [`RegisterCache::announce_absent`].
     Announced,
-    /// There is no storage: a register without a cell does not exist.
+    /// There is no storage: a register without an entry does not exist.
     Certain,
 }
 
@@ -100,14 +101,14 @@ pub const WARMED: usize = 32;
 
 /// The registers of one database and worker.
 #[derive(Debug)]
-pub struct Cells<R> {
+pub struct RegisterCache<R> {
     slots: Slots<R>,
     shards: Vec<HashTable<Entry>>,
     /// The slot of the last search, since one event asks for one register many times.
     last: std::cell::Cell<Index>,
     forgotten: [bool; SHARDS],
     dirty: Vec<Index>,
-    /// Candidates for [`Cells::drop_absent`], oldest first. Empty unless absence is `Kept`.
+    /// Candidates for [`RegisterCache::drop_absent`], oldest first. Empty unless absence is `Kept`.
     absent: VecDeque<Index>,
     open_ticket: Ticket,
     absence: Absence,
@@ -119,10 +120,10 @@ fn hash_of(key: &Key) -> u64 {
     ByHash.hash_one(key)
 }
 
-impl<R> Cells<R> {
+impl<R> RegisterCache<R> {
     #[must_use]
-    pub fn new(absence: Absence) -> Cells<R> {
-        Cells {
+    pub fn new(absence: Absence) -> RegisterCache<R> {
+        RegisterCache {
             slots: Slots::new(),
             shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
             last: std::cell::Cell::new(Index::NONE),
@@ -193,7 +194,8 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Queues an idle absent cell for [`Cells::drop_absent`], or drops it unless absence is `Kept`.
+    /// Queues an idle absent entry for [`RegisterCache::drop_absent`], or drops it unless absence
+    /// is `Kept`.
     fn note_absent(&mut self, index: Index) {
         let slot = self.slots.at_mut(index);
         if slot.noted || !slot.is_idle_absence() {
@@ -210,12 +212,12 @@ impl<R> Cells<R> {
     /// # Panics
     /// If the register is not resident: the event did not name it and it was not pinned.
     #[must_use]
-    pub fn get(&self, key: &Key) -> Cell<'_, R> {
+    pub fn get(&self, key: &Key) -> CachedRegister<'_, R> {
         match self.slot(key) {
-            Some(slot) => slot.cell(),
+            Some(slot) => slot.register(),
             None if !self.is_known_absent(key) => panic!("{key:?} is not resident"),
-            None if self.forgotten[usize::from(key.shard().0)] => Cell::Lost,
-            None => Cell::Absent,
+            None if self.forgotten[usize::from(key.shard().0)] => CachedRegister::Lost,
+            None => CachedRegister::Absent,
         }
     }
 
@@ -227,7 +229,7 @@ impl<R> Cells<R> {
     }
 
     /// Works on the record in place; `None` if there is none. Mark a change by
-    /// [`persist`](Cells::persist). The register must be resident and not lost.
+    /// [`persist`](RegisterCache::persist). The register must be resident and not lost.
     pub fn with<T>(&mut self, key: &Key, step: impl FnOnce(&mut Option<R>) -> T) -> T {
         if let Some(slot) = self.slot_mut(key) {
             slot.used = true;
@@ -244,7 +246,7 @@ impl<R> Cells<R> {
         result
     }
 
-    /// Sets the record. It must be marked by [`persist`](Cells::persist) to become durable.
+    /// Sets the record. It must be marked by [`persist`](RegisterCache::persist) to become durable.
     pub fn put(&mut self, key: &Key, record: R) {
         self.set(key, Some(record), false);
     }
@@ -320,7 +322,7 @@ impl<R> Cells<R> {
         let slot = match self.find(key) {
             Some(index) => self.slots.at_mut(index),
             None => {
-                let lost = matches!(self.get(key), Cell::Lost);
+                let lost = matches!(self.get(key), CachedRegister::Lost);
                 self.add(Slot::new(key.clone(), None, lost))
             }
         };
@@ -373,13 +375,13 @@ impl<R> Cells<R> {
 }
 
 /// The worker's side. A protocol must not call these.
-impl<R> Cells<R> {
+impl<R> RegisterCache<R> {
     #[must_use]
     pub fn is_resident(&self, key: &Key) -> bool {
         self.find(key).is_some() || self.absence == Absence::Certain
     }
 
-    /// True if the register has no cell and is known to have no stored record.
+    /// True if the register has no entry and is known to have no stored record.
     fn is_known_absent(&self, key: &Key) -> bool {
         match self.absence {
             Absence::Kept => false,
@@ -452,7 +454,7 @@ impl<R> Cells<R> {
         self.slots_in(shard, from_hash, until, tags).map(|slot| slot.weight)
     }
 
-    /// True for a register that has a cell.
+    /// True for a register that has an entry.
     #[must_use]
     pub fn has(&self, key: &Key) -> bool {
         self.find(key).is_some()
@@ -492,7 +494,7 @@ impl<R> Cells<R> {
 
     /// Registers of one shard from `from_hash` on, in key order.
     #[must_use]
-    pub fn range(&self, shard: Shard, from_hash: u64) -> Vec<(&Key, Cell<'_, R>)> {
+    pub fn range(&self, shard: Shard, from_hash: u64) -> Vec<(&Key, CachedRegister<'_, R>)> {
         self.range_step(shard, from_hash, None, usize::MAX).0
     }
 
@@ -506,7 +508,7 @@ impl<R> Cells<R> {
         from_hash: u64,
         until: Option<u64>,
         limit: usize,
-    ) -> (Vec<(&Key, Cell<'_, R>)>, Option<u64>) {
+    ) -> (Vec<(&Key, CachedRegister<'_, R>)>, Option<u64>) {
         let tags = tag_of(from_hash)..=self.tag_behind(shard, from_hash, limit);
         let mut found: Vec<_> = self.slots_in(shard, from_hash, until, tags).collect();
         let mut complete = until;
@@ -521,7 +523,7 @@ impl<R> Cells<R> {
             }
         }
         found.sort_unstable_by_key(|slot| &slot.key);
-        (found.into_iter().map(|slot| (&slot.key, slot.cell())).collect(), complete)
+        (found.into_iter().map(|slot| (&slot.key, slot.register())).collect(), complete)
     }
 
     /// The slots of part of a shard. `tags` must cover all of them; other entries are skipped.
@@ -595,15 +597,15 @@ impl<R> Cells<R> {
         dropped
     }
 
-    /// Cells queued for [`Cells::drop_absent`].
+    /// Entries queued for [`RegisterCache::drop_absent`].
     #[must_use]
     pub fn absent_len(&self) -> usize {
         self.absent.len()
     }
 
-    /// Drops the oldest idle absent cells until about `kept` remain, and returns how many it
-    /// dropped. A cell that was used since the last call gets another chance. Examines at most
-    /// `looks` cells. Stops at a cell whose removal is not durable or whose shard `keep` names.
+    /// Drops the oldest idle absent entries until about `kept` remain, and returns how many it
+    /// dropped. An entry that was used since the last call gets another chance. Examines at most
+    /// `looks` entries. Stops at an entry whose removal is not durable or whose shard `keep` names.
     pub fn drop_absent(
         &mut self,
         kept: usize,
