@@ -215,7 +215,7 @@ impl Snapshot {
         let help = "From a change until this node's medium has made it durable";
         writer.histograms(seconds("palimpsest_commit_duration", help), commits)?;
         let help = "Memory for the register cache at most, as --cache-size sets it";
-        writer.one(Kind::Gauge, bytes("palimpsest_cache_size", help), self.config.cells_memory)?;
+        writer.one(Kind::Gauge, bytes("palimpsest_cache_size", help), self.config.cache_memory)?;
         let Some(disk) = self.disk else { return Ok(()) };
         let help = "Disk space that the data directory takes";
         writer.one(Kind::Gauge, bytes("palimpsest_disk_used", help), disk.used_bytes)?;

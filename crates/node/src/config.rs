@@ -57,7 +57,7 @@ pub struct NodeConfig {
     pub once_window: Millis,
     /// Memory in bytes for registers of all workers, and for the unwritten data that a medium
     /// buffers. Other registers are read from the store on access.
-    pub cells_memory: usize,
+    pub cache_memory: usize,
     /// The shape of a disk store.
     pub disk: DiskConfig,
     /// Client connections at most: those beyond are refused.

@@ -1,7 +1,7 @@
 //! One protocol instance with its registers. A worker runs one per database.
 //!
 //! [`Engine`] is the worker's view, one dynamic call per event. [`EngineOf`] is the implementation,
-//! generic over the protocol. [`crate::worker::residency`] loads registers.
+//! generic over the protocol. [`crate::worker::register_cache`] loads registers.
 //! [`crate::worker::effects`] applies effects once they are durable.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::worker::census::Census;
 use crate::worker::durability_queue::DurabilityQueue;
 use crate::worker::effects::QueuedEffect;
 use crate::worker::load_waiters::{LoadWaiters, Waiter};
-use crate::worker::residency::Clearing;
+use crate::worker::register_cache::Clearing;
 use crate::worker::scans::{self, ScanPurpose};
 use crate::worker::shared::Shared;
 
@@ -36,7 +36,7 @@ pub(crate) const WAITERS_MAX: usize = 1 << 17;
 const WAITERS_LEN_MAX: usize = 64 << 20;
 
 /// Bytes of memory that a resident register takes besides its record.
-pub const CELL_LEN: usize = types::limits::REGISTER_MEMORY;
+pub const REGISTER_OVERHEAD: usize = types::limits::REGISTER_MEMORY;
 
 /// Bytes that a record counts for which is never encoded while it is resident: those of a small
 /// value. Where it goes is memory too.
@@ -378,7 +378,7 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    fn write_cells(&mut self, shared: &mut Shared) {
+    fn write_registers(&mut self, shared: &mut Shared) {
         let state = &mut shared.stores[self.store];
         let census = &mut self.census;
         let mut count = |key: &Key, record: Option<&P::Record>, weight: &mut Weight| {
@@ -412,7 +412,7 @@ impl<P: Protocol> EngineOf<P> {
                 None => state.store.remove(&place),
             }
             state.has_changes = true;
-            counters.cells_written += 1;
+            counters.registers_written += 1;
             waiters.supersede(key);
             scratch.len()
         });
@@ -488,7 +488,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn on_loaded(&mut self, shared: &mut Shared, place: Place, load: Load) {
         match place {
-            Place::Cell(_, key) => self.on_cell_loaded(shared, &key, load),
+            Place::Cell(_, key) => self.on_register_loaded(shared, &key, load),
             Place::Meta(_, shard) => self.on_meta_loaded(shared, shard, load),
         }
     }
@@ -561,7 +561,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         // Metas first: where a batch is not atomic, floors must be there before the removals they
         // stand for.
         self.write_metas(shared);
-        self.write_cells(shared);
+        self.write_registers(shared);
         self.date_clearing(shared);
     }
 
@@ -570,7 +570,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn memory(&self) -> usize {
-        self.cache.len() * CELL_LEN + self.cache.bytes()
+        self.cache.len() * REGISTER_OVERHEAD + self.cache.bytes()
     }
 
     fn packs(&self) -> bool {

@@ -23,6 +23,6 @@ pub mod summary;
 pub mod uptime;
 pub mod worker;
 
-pub use engine::CELL_LEN;
+pub use engine::REGISTER_OVERHEAD;
 pub use registry::Registration;
 pub use worker::{DatabaseSpec, Input, Outputs, UnknownProtocol, Worker, WorkerConfig};

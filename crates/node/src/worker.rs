@@ -13,7 +13,7 @@ mod inbound;
 pub(crate) mod load_waiters;
 pub(crate) mod loss;
 pub(crate) mod outbox;
-pub(crate) mod residency;
+pub(crate) mod register_cache;
 pub(crate) mod scans;
 mod scrub;
 pub(crate) mod shared;
@@ -82,7 +82,7 @@ pub struct WorkerConfig {
     pub once_timeout: Nanos,
     /// Memory in bytes for resident registers of all databases and for the buffers of stores.
     /// Eviction begins beyond it.
-    pub cells_memory: usize,
+    pub cache_memory: usize,
     pub scrub: ScrubConfig,
     /// Keys are counted, see [`Worker::figures`].
     pub counts_keys: bool,
@@ -160,7 +160,7 @@ pub struct Worker {
     engines: Engines,
     /// Engine per database.
     by_database: [Option<u8>; SPACES],
-    cells_memory: usize,
+    cache_memory: usize,
     /// Next engine and shard that the evicting hand looks at.
     hand: (usize, u8),
     scrubber: Scrubber,
@@ -219,7 +219,7 @@ impl Worker {
             shared,
             engines: Engines::default(),
             by_database: [None; SPACES],
-            cells_memory: config.cells_memory,
+            cache_memory: config.cache_memory,
             hand: (0, config.index as u8),
             scrubber,
             counting: Counting::new(config.counts_keys, now),

@@ -209,7 +209,7 @@ impl Flags {
             request_timeout: Millis(request_timeout),
             max_value_size,
             once_window,
-            cells_memory: cache_size - cache_size / PAGES_PART,
+            cache_memory: cache_size - cache_size / PAGES_PART,
             disk: disk(self.ring_size, cache_size / PAGES_PART)?,
             clients_max: CLIENTS_MAX_DEFAULT,
             clients_accepted: usize::MAX,

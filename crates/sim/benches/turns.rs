@@ -51,7 +51,7 @@ impl WorkerCluster {
                 seed: u64::from(me.0),
                 request_timeout: Nanos::from_secs(10),
                 once_timeout: Nanos::from_secs(10),
-                cells_memory: usize::MAX,
+                cache_memory: usize::MAX,
                 scrub: node::worker::ScrubConfig::OFF,
                 counts_keys: false,
                 uptimes: Keeper::restore(Scale::REAL, &[], true, Nanos::ZERO).uptimes(),

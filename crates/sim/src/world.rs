@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
-use node::CELL_LEN;
+use node::REGISTER_OVERHEAD;
 use node::frame_payload;
 use node::registry;
 use node::uptime::Keeper;

@@ -129,7 +129,7 @@ fn lone(data_dir: PathBuf) -> NodeConfig {
         request_timeout: Millis(1_500),
         max_value_size: types::limits::VALUE_LEN_DEFAULT,
         once_window: types::limits::ONCE_WINDOW_DEFAULT,
-        cells_memory: 64 << 20,
+        cache_memory: 64 << 20,
         disk: DiskConfig::default(),
         clients_max: 100,
         clients_accepted: usize::MAX,

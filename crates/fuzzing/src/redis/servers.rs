@@ -143,7 +143,7 @@ fn start_cluster(
         request_timeout: Millis(10_000),
         max_value_size: VALUE_LEN_DEFAULT,
         once_window: ONCE_WINDOW_DEFAULT,
-        cells_memory: 64 << 20,
+        cache_memory: 64 << 20,
         disk: node::config::DiskConfig::default(),
         clients_max: 1_000,
         clients_accepted: usize::MAX,

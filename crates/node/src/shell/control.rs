@@ -508,7 +508,7 @@ impl Control {
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos::from_millis(config.request_timeout.0),
                 once_timeout: Nanos::from_millis(ONCE_TIMEOUT_MAX.0),
-                cells_memory: config.cells_memory / self.board.workers.len(),
+                cache_memory: config.cache_memory / self.board.workers.len(),
                 scrub: config.scrub,
                 counts_keys: true,
                 uptimes: self.uptimes.uptimes(),

@@ -9,7 +9,7 @@ use types::Shard;
 use types::key::SHARDS;
 
 use super::Worker;
-use crate::engine::CELL_LEN;
+use crate::engine::REGISTER_OVERHEAD;
 
 /// One cache entry in this many may record an absent register. Such an entry saves a load from
 /// storage.
@@ -40,13 +40,13 @@ impl Worker {
         let kept = self.absent_kept();
         for engine in self.engines.awake_mut() {
             let dropped = engine.drop_absent(&mut self.shared, kept);
-            self.shared.counters.cells_evicted += dropped as u64;
+            self.shared.counters.registers_evicted += dropped as u64;
         }
     }
 
     /// Absent registers that an engine may keep.
     pub(super) fn absent_kept(&self) -> usize {
-        self.cells_memory / CELL_LEN / ABSENT_PART
+        self.cache_memory / REGISTER_OVERHEAD / ABSENT_PART
     }
 
     /// Turns the hand over as many shards as it takes to get below the limit, or as one turn may
@@ -82,13 +82,13 @@ impl Worker {
     /// Memory in bytes that registers may take: the limit less the memory of the stores.
     fn memory_max(&self) -> usize {
         let held: usize = self.shared.stores.iter().map(|state| state.store.memory()).sum();
-        self.cells_memory.saturating_sub(held).max(self.cells_memory / KEPT_PART)
+        self.cache_memory.saturating_sub(held).max(self.cache_memory / KEPT_PART)
     }
 
     fn evict_at(&mut self, engine: usize, shard: u8) {
         let engine = self.engines.wake(engine, &self.shared);
         let dropped = engine.evict(&mut self.shared, Shard(shard));
-        self.shared.counters.cells_evicted += dropped as u64;
+        self.shared.counters.registers_evicted += dropped as u64;
     }
 
     /// To the next shard of this worker, and after the last one to the next engine that has

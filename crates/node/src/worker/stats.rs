@@ -23,10 +23,10 @@ pub(super) fn add(shared: &Shared, engines: &[Box<dyn Engine>], stats: &mut Stat
     stats.add("worker_messages_undeliverable", counters.messages_undeliverable);
     stats.add("worker_sends_gated", counters.sends_queued);
     stats.add("worker_events_refused", counters.events_refused);
-    stats.add("worker_cells_loaded", counters.cells_loaded);
-    stats.add("worker_cells_lost", counters.cells_lost);
-    stats.add("worker_cells_evicted", counters.cells_evicted);
-    stats.add("worker_cells_written", counters.cells_written);
+    stats.add("worker_cells_loaded", counters.registers_loaded);
+    stats.add("worker_cells_lost", counters.registers_lost);
+    stats.add("worker_cells_evicted", counters.registers_evicted);
+    stats.add("worker_cells_written", counters.registers_written);
     stats.add("worker_losses_raised", counters.losses_raised);
     stats.add("worker_shards_damaged", counters.shards_damaged);
     stats.add("worker_damage_covered", counters.damage_covered);

@@ -15,7 +15,7 @@ fn a_burst_that_is_longer_than_a_links_buffer_is_served() {
     let names: Vec<String> = ["a:1", "b:1", "c:1"].map(String::from).to_vec();
     let configs = (1..=3).map(|id| NodeConfig {
         workers: 1,
-        cells_memory: 1 << 30,
+        cache_memory: 1 << 30,
         request_timeout: base::Millis(15_000),
         ..config(&scratch, id, &names, Durability::Volatile)
     });

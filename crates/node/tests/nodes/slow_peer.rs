@@ -53,7 +53,7 @@ fn nodes(scratch: &Scratch, slow: usize) -> Vec<Node> {
     let start = |id: u16| {
         let config = NodeConfig {
             workers: 1,
-            cells_memory: 1 << 30,
+            cache_memory: 1 << 30,
             peer_listen: peers[usize::from(id) - 1].clone(),
             ..config(scratch, id, &names, Durability::Volatile)
         };

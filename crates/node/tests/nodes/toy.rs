@@ -170,7 +170,7 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
         request_timeout: Millis(1_500),
         max_value_size: types::limits::VALUE_LEN_DEFAULT,
         once_window: types::limits::ONCE_WINDOW_DEFAULT,
-        cells_memory: 64 << 20,
+        cache_memory: 64 << 20,
         disk: node::config::DiskConfig::default(),
         clients_max: 100,
         clients_accepted: usize::MAX,

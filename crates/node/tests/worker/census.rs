@@ -14,8 +14,8 @@ use types::{Database, Key, Loss, Shard};
 use crate::store::Script;
 use crate::world::{DISK, ME, Shape, VOLATILE, World, keys_in};
 
-fn shape(cells_max: usize) -> Shape {
-    Shape { members: vec![ME], cells_max, counts_keys: true, ..Shape::default() }
+fn shape(registers_max: usize) -> Shape {
+    Shape { members: vec![ME], registers_max, counts_keys: true, ..Shape::default() }
 }
 
 fn figures(world: &World, database: Database) -> Option<DatabaseFigures> {
@@ -68,7 +68,7 @@ proptest! {
     fn counts_are_exact(
         stored in vec(0_usize..24, 0..24),
         steps in steps(),
-        cells_max in prop_oneof![Just(0_usize), Just(8), Just(1 << 20)],
+        registers_max in prop_oneof![Just(0_usize), Just(8), Just(1 << 20)],
         volatile in any::<bool>(),
     ) {
         let database = if volatile { VOLATILE } else { DISK };
@@ -81,7 +81,7 @@ proptest! {
             script.state().durable.insert(Place::Cell(DISK, keys[at].clone()), record);
             expected.insert((keys[at].clone(), 1));
         }
-        let mut world = World::shaped(shape(cells_max), script);
+        let mut world = World::shaped(shape(registers_max), script);
         for step in steps {
             match step {
                 Step::Write(at, len) => {

@@ -157,7 +157,7 @@ fn a_read_under_a_lease_goes_out_with_its_deadline_or_not_at_all() {
 #[test]
 fn an_emitted_command_is_applied_to_its_register() {
     let mut world = World::alone();
-    world.script.state().slow_cells = true;
+    world.script.state().slow_registers = true;
     world.script.state().at_once = true;
     let a = key("a");
     world.ask(DISK, &a, "emit v");

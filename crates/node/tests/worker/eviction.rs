@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use node::CELL_LEN;
+use node::REGISTER_OVERHEAD;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use types::{Database, Key, Outcome, Reply, Shard};
@@ -12,7 +12,7 @@ use crate::store::Script;
 use crate::world::{DISK, Shape, VOLATILE, World, key, keys_in, replies};
 
 fn tiny() -> World {
-    let shape = Shape { members: vec![crate::world::ME], cells_max: 0, ..Shape::default() };
+    let shape = Shape { members: vec![crate::world::ME], registers_max: 0, ..Shape::default() };
     World::shaped(shape, Script::default())
 }
 
@@ -39,7 +39,7 @@ fn registers_that_are_dirty_in_flight_or_pinned_stay() {
 }
 
 #[test]
-fn what_lives_no_longer_than_the_process_leaves_the_cells_and_comes_back() {
+fn volatile_registers_leave_the_cache_and_return() {
     let mut world = tiny();
     let a = key("a");
     world.replies(VOLATILE, &a, "local v");
@@ -107,10 +107,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Runs the steps and checks every read against the write before it.
-fn check_reads(database: Database, cells_max: usize, steps: &[Step]) {
-    let shape = Shape { members: vec![crate::world::ME], cells_max, ..Shape::default() };
+fn check_reads(database: Database, registers_max: usize, steps: &[Step]) {
+    let shape = Shape { members: vec![crate::world::ME], registers_max, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
-    world.script.state().slow_cells = true;
+    world.script.state().slow_registers = true;
     let keys: Vec<Key> = keys_in(Shard(1), 6).into_iter().chain(keys_in(Shard(2), 6)).collect();
     let mut model: BTreeMap<usize, String> = BTreeMap::new();
     let mut expected: BTreeMap<u64, String> = BTreeMap::new();
@@ -157,16 +157,16 @@ proptest! {
     #[test]
     fn reads_see_the_last_write_whatever_was_evicted(
         steps in steps(),
-        cells_max in 0_usize..6,
+        registers_max in 0_usize..6,
         database in prop_oneof![Just(DISK), Just(VOLATILE)],
     ) {
-        check_reads(database, cells_max, &steps);
+        check_reads(database, registers_max, &steps);
     }
 }
 
 #[test]
 fn memory_stays_near_its_limit() {
-    let shape = Shape { members: vec![crate::world::ME], cells_max: 100, ..Shape::default() };
+    let shape = Shape { members: vec![crate::world::ME], registers_max: 100, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
     world.script.state().at_once = true;
     for n in 0..1_000 {
@@ -182,8 +182,8 @@ fn memory_stays_near_its_limit() {
 }
 
 /// Registers that stay in memory of a hundred, each with a value of so many bytes.
-fn resident_of_a_hundred(value_len: usize, cells_max: usize, held: usize) -> u64 {
-    let shape = Shape { members: vec![crate::world::ME], cells_max, ..Shape::default() };
+fn resident_of_a_hundred(value_len: usize, registers_max: usize, held: usize) -> u64 {
+    let shape = Shape { members: vec![crate::world::ME], registers_max, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
     world.script.state().at_once = true;
     world.script.state().memory = held;
@@ -201,15 +201,15 @@ fn resident_of_a_hundred(value_len: usize, cells_max: usize, held: usize) -> u64
 #[test]
 fn registers_count_by_what_they_take() {
     assert_eq!(resident_of_a_hundred(1, 200, 0), 100);
-    let large = resident_of_a_hundred(10 * CELL_LEN, 200, 0);
+    let large = resident_of_a_hundred(10 * REGISTER_OVERHEAD, 200, 0);
     assert!((10..20).contains(&large), "{large}");
-    let larger = resident_of_a_hundred(100 * CELL_LEN, 200, 0);
+    let larger = resident_of_a_hundred(100 * REGISTER_OVERHEAD, 200, 0);
     assert!((1..=1).contains(&larger), "{larger}");
 }
 
 #[test]
 fn memory_that_a_store_takes_comes_off() {
-    let half = resident_of_a_hundred(1, 80, 40 * CELL_LEN);
+    let half = resident_of_a_hundred(1, 80, 40 * REGISTER_OVERHEAD);
     assert!((30..40).contains(&half), "{half}");
     let least = resident_of_a_hundred(1, 80, usize::MAX / 2);
     assert!((5..10).contains(&least), "an eighth is always theirs: {least}");
@@ -217,27 +217,27 @@ fn memory_that_a_store_takes_comes_off() {
 
 #[test]
 fn long_keys_count_and_go_with_their_registers() {
-    let shape = Shape { members: vec![crate::world::ME], cells_max: 200, ..Shape::default() };
+    let shape = Shape { members: vec![crate::world::ME], registers_max: 200, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
     world.script.state().at_once = true;
     for n in 0..100 {
-        let long = format!("{n}{}", "k".repeat(100 * CELL_LEN));
+        let long = format!("{n}{}", "k".repeat(100 * REGISTER_OVERHEAD));
         world.ask(DISK, &key(&long), if n % 2 == 0 { "local v" } else { "get" });
         world.turn();
     }
     let_the_hand_pass(&mut world);
     let kept = (world.stat("worker_cells_resident"), world.stat("worker_cells_bytes"));
-    assert!(kept.0 <= 1 && kept.1 <= 200 * CELL_LEN as u64, "{kept:?}");
+    assert!(kept.0 <= 1 && kept.1 <= 200 * REGISTER_OVERHEAD as u64, "{kept:?}");
 }
 
 #[test]
 fn a_large_register_in_use_drives_out_no_others_that_are() {
-    let shape = Shape { members: vec![crate::world::ME], cells_max: 1_000, ..Shape::default() };
+    let shape = Shape { members: vec![crate::world::ME], registers_max: 1_000, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
     world.script.state().at_once = true;
     let small: Vec<Key> = (0..100).map(|n| key(&format!("small {n}"))).collect();
     let large = key("large");
-    world.ask(DISK, &large, &format!("local {}", "v".repeat(1_100 * CELL_LEN)));
+    world.ask(DISK, &large, &format!("local {}", "v".repeat(1_100 * REGISTER_OVERHEAD)));
     for key in &small {
         world.ask(DISK, key, "local v");
     }
@@ -256,8 +256,8 @@ fn a_large_register_in_use_drives_out_no_others_that_are() {
 #[test]
 fn memory_stays_near_its_limit_while_many_are_in_use() {
     const LIMIT: usize = 24 << 20;
-    let cells_max = LIMIT / CELL_LEN;
-    let shape = Shape { members: vec![crate::world::ME], cells_max, ..Shape::default() };
+    let registers_max = LIMIT / REGISTER_OVERHEAD;
+    let shape = Shape { members: vec![crate::world::ME], registers_max, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
     world.script.state().at_once = true;
     let small: Vec<Key> = (0..70_000).map(|n| key(&format!("small {n}"))).collect();
@@ -286,10 +286,10 @@ fn memory_stays_near_its_limit_while_many_are_in_use() {
 
 #[test]
 fn what_lives_no_longer_than_the_process_weighs_the_same_written_and_read() {
-    let shape = Shape { members: vec![crate::world::ME], cells_max: 1_000, ..Shape::default() };
+    let shape = Shape { members: vec![crate::world::ME], registers_max: 1_000, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
     let keys: Vec<Key> = (0..100).map(|n| key(&format!("key {n}"))).collect();
-    let value = "v".repeat(100 * CELL_LEN);
+    let value = "v".repeat(100 * REGISTER_OVERHEAD);
     for key in &keys {
         world.ask(VOLATILE, key, &format!("local {value}"));
     }
@@ -310,7 +310,7 @@ fn what_lives_no_longer_than_the_process_weighs_the_same_written_and_read() {
 #[test]
 fn the_hand_reaches_every_shard_of_one_worker_among_many() {
     let members = vec![crate::world::ME];
-    let shape = Shape { members, cells_max: 0, workers: 100, ..Shape::default() };
+    let shape = Shape { members, registers_max: 0, workers: 100, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
     for shard in [0, 100, 200] {
         world.ask(DISK, &keys_in(Shard(shard), 1)[0], "get");
@@ -322,7 +322,8 @@ fn the_hand_reaches_every_shard_of_one_worker_among_many() {
 
 #[test]
 fn registers_that_are_absent_leave_memory_far_below_the_limit() {
-    let shape = Shape { members: vec![crate::world::ME], cells_max: 10 * 256, ..Shape::default() };
+    let shape =
+        Shape { members: vec![crate::world::ME], registers_max: 10 * 256, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
     let keys: Vec<Key> = (0..200).map(|number| key(&format!("k{number}"))).collect();
     for key in &keys {

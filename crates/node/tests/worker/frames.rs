@@ -134,7 +134,7 @@ fn a_worker_whose_store_is_overrun_takes_answers_and_no_writes_of_peers() {
 #[test]
 fn a_worker_with_much_that_waits_for_reads_takes_no_more_writes_of_peers() {
     let mut world = World::new();
-    world.script.state().slow_cells = true;
+    world.script.state().slow_registers = true;
     let value = Bytes::from(vec![b'v'; 1 << 20]);
     for n in 0..100 {
         let put = Say::Put { key: key(&format!("key {n}")), value: value.clone(), op: 1 };

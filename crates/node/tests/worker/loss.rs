@@ -214,7 +214,7 @@ fn damage_in_a_shard_under_recovery_is_shown_only_once_its_own_loss_is_raised() 
     assert!(world.turn().raise_loss);
     raise(&mut world, 2);
     world.turn();
-    world.script.state().slow_cells = true;
+    world.script.state().slow_registers = true;
     world.ask(DISK, &keys[0], "get");
     assert!(!world.turn().raise_loss);
     let place = Place::Cell(DISK, keys[0].clone());

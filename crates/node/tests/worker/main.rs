@@ -5,7 +5,7 @@ mod effects;
 mod eviction;
 mod frames;
 mod loss;
-mod residency;
+mod register_cache;
 mod rest;
 mod scans;
 mod store;

@@ -10,8 +10,8 @@ use crate::world::{
     BESIDE, DISK, ME, PEER, Sender, Shape, World, frame_of, key, keys_in, replies, sent,
 };
 
-fn world(cells_max: usize) -> World {
-    let shape = Shape { members: vec![ME], cells_max, has_beside: true, ..Shape::default() };
+fn world(registers_max: usize) -> World {
+    let shape = Shape { members: vec![ME], registers_max, has_beside: true, ..Shape::default() };
     World::shaped(shape, Script::default())
 }
 
@@ -107,7 +107,7 @@ fn who_rests_gives_memory_back() {
         world.ask(DISK, &key(&format!("k{number}")), "local v");
     }
     (0..256).for_each(|_| drop(world.turn()));
-    assert!(world.stat("worker_cells_bytes") <= 100 * node::CELL_LEN as u64);
+    assert!(world.stat("worker_cells_bytes") <= 100 * node::REGISTER_OVERHEAD as u64);
     assert_eq!(world.replies(BESIDE, &keys[79], "get"), [(171, "v".to_owned())]);
 }
 

@@ -99,10 +99,10 @@ proptest! {
     fn a_listing_is_what_was_written_and_not_removed(
         steps in steps(),
         limit in 0_usize..9,
-        cells_max in prop_oneof![Just(0_usize), Just(8), Just(1 << 20)],
+        registers_max in prop_oneof![Just(0_usize), Just(8), Just(1 << 20)],
         volatile in any::<bool>(),
     ) {
-        let shape = Shape { members: vec![crate::world::ME], cells_max, ..Shape::default() };
+        let shape = Shape { members: vec![crate::world::ME], registers_max, ..Shape::default() };
         let mut world = World::shaped(shape, Script::default());
         let keys = keys_in(SHARD, 20);
         let database = if volatile { VOLATILE } else { DISK };
@@ -114,7 +114,8 @@ proptest! {
 
 #[test]
 fn memory_wins_over_what_storage_read_before() {
-    let mut world = World::shaped(Shape { cells_max: 0, ..Shape::default() }, Script::default());
+    let mut world =
+        World::shaped(Shape { registers_max: 0, ..Shape::default() }, Script::default());
     let keys = keys_in(SHARD, 4);
     for key in &keys[..3] {
         world.ask(DISK, key, "local v");

@@ -20,7 +20,7 @@ pub struct State {
     /// Every put and remove, in order.
     pub writes: Vec<Place>,
     /// Loads of registers (of metas) are answered by `finish_loads`.
-    pub slow_cells: bool,
+    pub slow_registers: bool,
     pub slow_metas: bool,
     pub loading: Vec<Place>,
     pub scans: Vec<(u64, Database, u64, usize)>,
@@ -150,7 +150,7 @@ impl Store for FakeStore {
     fn load(&mut self, place: &Place) -> Load {
         let mut state = self.0.state();
         let is_slow = match place {
-            Place::Cell(..) => state.slow_cells,
+            Place::Cell(..) => state.slow_registers,
             Place::Meta(..) => state.slow_metas,
         };
         if is_slow {

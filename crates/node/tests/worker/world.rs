@@ -45,7 +45,7 @@ pub struct World {
 pub struct Shape {
     pub members: Vec<NodeId>,
     pub workers: usize,
-    pub cells_max: usize,
+    pub registers_max: usize,
     pub volatile: Beginning,
     pub has_beside: bool,
     pub counts_keys: bool,
@@ -56,7 +56,7 @@ impl Default for Shape {
         Shape {
             members: vec![ME, PEER, NodeId(3)],
             workers: 1,
-            cells_max: 1 << 20,
+            registers_max: 1 << 20,
             volatile: Beginning::New,
             has_beside: false,
             counts_keys: false,
@@ -88,7 +88,7 @@ impl World {
             seed: 1,
             request_timeout: Nanos::from_secs(1),
             once_timeout: Nanos::from_secs(1),
-            cells_memory: shape.cells_max * node::CELL_LEN,
+            cache_memory: shape.registers_max * node::REGISTER_OVERHEAD,
             scrub: node::worker::ScrubConfig::OFF,
             counts_keys: shape.counts_keys,
             uptimes: keeper.uptimes(),

@@ -1,6 +1,6 @@
 //! Flags, environment and file taken together.
 
-use node::CELL_LEN;
+use node::REGISTER_OVERHEAD;
 
 use super::*;
 
@@ -64,10 +64,10 @@ fn sizes_of_cache_and_ring_have_bounds() {
     let sized = |cache_size, ring_size| Flags { cache_size, ring_size, ..raw(1) }.resolve();
     let usual = sized(None, None).expect("it is complete").node;
     assert_eq!(usual.disk, DiskConfig::default());
-    assert!(usual.cells_memory / CELL_LEN >= 1_000_000, "a working set of a million fits");
+    assert!(usual.cache_memory / REGISTER_OVERHEAD >= 1_000_000, "a working set of a million fits");
     let small = sized(Some(CACHE_SIZE_MIN), Some(64 << 20)).expect("both are allowed").node;
     assert_eq!((small.disk.cache_bytes, small.disk.ring_bytes), (1 << 20, 64 << 20));
-    assert!(small.cells_memory + small.disk.cache_bytes <= CACHE_SIZE_MIN);
+    assert!(small.cache_memory + small.disk.cache_bytes <= CACHE_SIZE_MIN);
     for (cache, ring) in [
         (Some(CACHE_SIZE_MIN - 1), None),
         (None, Some(RING_SIZE_MIN - 4096)),

@@ -58,7 +58,7 @@ impl FakeNode {
             request_timeout: Millis(1_500),
             max_value_size: types::limits::VALUE_LEN_DEFAULT,
             once_window: types::limits::ONCE_WINDOW_DEFAULT,
-            cells_memory: 1 << 20,
+            cache_memory: 1 << 20,
             disk: node::config::DiskConfig::default(),
             clients_max: 100,
             clients_accepted: 1_000,

@@ -64,7 +64,7 @@ impl World {
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos(config.request_timeout),
                 once_timeout: Nanos(config.request_timeout),
-                cells_memory: config.cells_max * CELL_LEN,
+                cache_memory: config.cells_max * REGISTER_OVERHEAD,
                 scrub: config.scrub,
                 counts_keys: false,
                 uptimes: uptimes.uptimes(),

@@ -117,7 +117,7 @@ fn board(poll: &Poll) -> Board {
         request_timeout: Millis(1_000),
         max_value_size: types::limits::VALUE_LEN_DEFAULT,
         once_window: types::limits::ONCE_WINDOW_DEFAULT,
-        cells_memory: 1 << 20,
+        cache_memory: 1 << 20,
         disk: DiskConfig::default(),
         clients_max: 1_000,
         clients_accepted: usize::MAX,

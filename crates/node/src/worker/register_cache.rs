@@ -76,13 +76,13 @@ impl<P: Protocol> EngineOf<P> {
             Touches::Nothing => return Missing::Nothing,
         };
         if self.is_hidden(shard)
-            || (!self.metas.is_resident(shard) && !self.fetch_meta(shared, shard))
+            || (!self.metas.is_resident(shard) && !self.load_meta(shared, shard))
         {
             return Missing::Shard(shard);
         }
         match key {
             Some(key) if self.load_waiters.has_key(key) => Missing::Key,
-            Some(key) if !self.cache.touch(key) && !self.fetch_cell(shared, key) => Missing::Key,
+            Some(key) if !self.cache.touch(key) && !self.load_register(shared, key) => Missing::Key,
             _ => Missing::Nothing,
         }
     }
@@ -93,7 +93,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     /// True when the shard's fields are resident now.
-    fn fetch_meta(&mut self, shared: &mut Shared, shard: Shard) -> bool {
+    fn load_meta(&mut self, shared: &mut Shared, shard: Shard) -> bool {
         if self.load_waiters.has_shard(shard) {
             return false;
         }
@@ -150,14 +150,14 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     /// True when the register is resident now.
-    fn fetch_cell(&mut self, shared: &mut Shared, key: &Key) -> bool {
-        shared.counters.cells_loaded += 1;
+    fn load_register(&mut self, shared: &mut Shared, key: &Key) -> bool {
+        shared.counters.registers_loaded += 1;
         let place = Place::Cell(self.database, key.clone());
         let load = shared.stores[self.store].store.load(&place);
-        self.take_cell(shared, key, load)
+        self.take_register(shared, key, load)
     }
 
-    fn take_cell(&mut self, shared: &mut Shared, key: &Key, load: Load) -> bool {
+    fn take_register(&mut self, shared: &mut Shared, key: &Key, load: Load) -> bool {
         let mut len = 0;
         let record = match load {
             Load::Pending => return false,
@@ -199,21 +199,21 @@ impl<P: Protocol> EngineOf<P> {
             self.clearing_keys.push(key.clone());
             return;
         }
-        shared.counters.cells_lost += 1;
+        shared.counters.registers_lost += 1;
         self.lost_keys.push(key.clone());
         shared.discover_loss();
     }
 
-    pub(crate) fn on_cell_loaded(&mut self, shared: &mut Shared, key: &Key, load: Load) {
+    pub(crate) fn on_register_loaded(&mut self, shared: &mut Shared, key: &Key, load: Load) {
         if !self.load_waiters.has_key(key) {
             return;
         }
         let is_resident = if self.load_waiters.take_superseded(key) && !self.cache.is_resident(key)
         {
             sometimes!("a register is written and evicted while it is read");
-            self.fetch_cell(shared, key)
+            self.load_register(shared, key)
         } else {
-            self.cache.is_resident(key) || self.take_cell(shared, key, load)
+            self.cache.is_resident(key) || self.take_register(shared, key, load)
         };
         if is_resident {
             self.resume_key(shared, key);
@@ -340,7 +340,7 @@ impl<P: Protocol> EngineOf<P> {
 
     fn reload_clearing_keys(&mut self, shared: &mut Shared) {
         for key in std::mem::take(&mut self.clearing_keys) {
-            if self.cache.is_resident(&key) || self.fetch_cell(shared, &key) {
+            if self.cache.is_resident(&key) || self.load_register(shared, &key) {
                 self.resume_key(shared, &key);
             }
         }

@@ -12,7 +12,7 @@ fn reply(tag: u64, text: &str) -> (u64, String) {
 #[test]
 fn events_of_a_key_keep_their_order_across_a_miss() {
     let mut world = World::alone();
-    world.script.state().slow_cells = true;
+    world.script.state().slow_registers = true;
     world.script.state().at_once = true;
     let a = key("a");
     world.ask(DISK, &a, "get");
@@ -37,7 +37,7 @@ fn other_keys_go_on_while_one_is_read() {
     let keys = keys_in(Shard(7), 2);
     world.ask(DISK, &keys[0], "get");
     assert_eq!(replies(&world.turn()), [reply(1, "-")]);
-    world.script.state().slow_cells = true;
+    world.script.state().slow_registers = true;
     world.ask(DISK, &keys[1], "get");
     world.ask(DISK, &keys[0], "get");
     assert_eq!(replies(&world.turn()), [reply(3, "-")]);
@@ -49,7 +49,7 @@ fn other_keys_go_on_while_one_is_read() {
 fn events_of_a_shard_wait_for_its_fields_and_then_for_their_keys() {
     let mut world = World::alone();
     world.script.state().slow_metas = true;
-    world.script.state().slow_cells = true;
+    world.script.state().slow_registers = true;
     let keys = keys_in(Shard(7), 2);
     let other = keys_in(Shard(8), 1);
     world.ask(DISK, &keys[0], "get");
@@ -85,7 +85,7 @@ fn a_register_written_while_it_was_read_keeps_what_was_written() {
     let (a, b) = (key("a"), key("b"));
     world.ask(DISK, &a, "get");
     world.turn();
-    world.script.state().slow_cells = true;
+    world.script.state().slow_registers = true;
     world.ask(DISK, &b, "get");
     world.turn();
     world.ask(DISK, &a, "poke b");
@@ -102,17 +102,17 @@ fn a_register_written_while_it_was_read_keeps_what_was_written() {
 #[test]
 fn a_read_that_was_overtaken_by_a_write_and_an_eviction_is_repeated() {
     let mut world = World::shaped(
-        crate::world::Shape { cells_max: 0, ..Default::default() },
+        crate::world::Shape { registers_max: 0, ..Default::default() },
         Default::default(),
     );
     world.script.state().at_once = true;
     let (a, b) = (key("a"), key("b"));
     world.ask(DISK, &a, "get");
     world.turn();
-    world.script.state().slow_cells = true;
+    world.script.state().slow_registers = true;
     world.ask(DISK, &b, "get");
     world.turn();
-    world.script.state().slow_cells = false;
+    world.script.state().slow_registers = false;
     world.ask(DISK, &a, "poke b");
     for _ in 0..64 {
         world.turn();
