@@ -108,13 +108,14 @@ pub(crate) fn lines_dropped() -> u64 {
     LINES_DROPPED.load(Ordering::Relaxed)
 }
 
-/// Logs an event of a node and keeps it: `event!(board, WARN, "cluster", "member lost", peer = 2)`.
-/// Values are evaluated twice.
+/// Logs an event of a node and keeps it. Values are evaluated twice.
+///
+/// Example: `event!(node_status, WARN, "cluster", "member lost", peer = 2)`.
 macro_rules! event {
-    ($board:expr, $level:ident, $target:literal, $message:expr $(, $name:ident = $value:expr)* $(,)?) => {{
+    ($status:expr, $level:ident, $target:literal, $message:expr $(, $name:ident = $value:expr)* $(,)?) => {{
         let message: String = $message.into();
         tracing::event!(target: $target, tracing::Level::$level, $($name = $value,)* "{message}");
-        $board.note_event(
+        $status.note_event(
             $crate::events::Level::of(tracing::Level::$level),
             $target,
             message,

@@ -26,10 +26,10 @@ use crate::formation::{Cluster, Durable, Formation, Standing};
 use crate::front::Front;
 use crate::registry;
 use crate::settings::Databases;
-use crate::shell::board::{Board, Membership};
 use crate::shell::control::{self, Control, Parts};
 use crate::shell::driver::Driver;
 use crate::shell::media::{Media, MediaError, Start};
+use crate::shell::node_status::{Membership, SharedNodeStatus};
 use crate::shell::worker_thread::{self, WorkerThread};
 use crate::shell::{Clocks, Mail, Mailbox, record};
 use crate::status::{Facts, NodeStatus, Phase};
@@ -54,7 +54,7 @@ pub use crate::shell::control::UNPROVEN_MAX;
 
 /// A running node.
 pub struct Node {
-    board: Arc<Board>,
+    node_status: Arc<SharedNodeStatus>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -98,19 +98,19 @@ impl Node {
 
     #[must_use]
     pub fn status(&self) -> NodeStatus {
-        self.board.status()
+        self.node_status.status()
     }
 
     /// Facts for sessions and the admin page.
     #[must_use]
     pub fn facts(&self) -> Arc<dyn Facts> {
-        Arc::clone(&self.board) as Arc<dyn Facts>
+        Arc::clone(&self.node_status) as Arc<dyn Facts>
     }
 
     /// Waits until `done` holds of the status, or for about `most`. True when it holds.
     #[must_use]
     pub fn wait_until(&self, most: Duration, done: impl Fn(&NodeStatus) -> bool) -> bool {
-        self.board.wait_until(most, |board| done(&board.status()))
+        self.node_status.wait_until(most, |node_status| done(&node_status.status()))
     }
 
     /// Runs a command on a register that no client can name: of the system database, or of a hidden
@@ -125,19 +125,19 @@ impl Node {
         command: Command,
         answer: impl FnOnce(Outcome) + Send + 'static,
     ) {
-        self.board.ask(database, key, command, Box::new(answer));
+        self.node_status.ask(database, key, command, Box::new(answer));
     }
 
     /// Asks the node to stop. It accepts no new work, ends requests in flight within seconds, and
     /// flushes.
     pub fn stop(&self) {
-        self.board.stop();
+        self.node_status.stop();
     }
 
     /// True once the node stops, for whatever reason.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.board.is_stopping()
+        self.node_status.is_stopping()
     }
 
     /// Waits for the node to end, after [`Node::stop`] or by itself.
@@ -150,7 +150,7 @@ impl Node {
             // A panic was caught inside and reported as a failure.
             let _ = thread.join();
         }
-        self.board.failure().map_or(Ok(()), Err)
+        self.node_status.failure().map_or(Ok(()), Err)
     }
 }
 
@@ -317,11 +317,12 @@ fn start(
         stats: Stats::default(),
     };
     let clocks = Clocks::new();
-    let board = Board::new(Arc::clone(&config), clocks, listen, workers, mail, membership);
-    let board = Arc::new(board);
+    let node_status =
+        SharedNodeStatus::new(Arc::clone(&config), clocks, listen, workers, mail, membership);
+    let node_status = Arc::new(node_status);
     if is_damaged {
         event!(
-            board,
+            node_status,
             WARN,
             "storage",
             "one of two copies of the node's identity was damaged; the other one replaced it"
@@ -329,7 +330,7 @@ fn start(
     }
     let rng = Prng::new(u64::from_le_bytes(draw()));
     let parts = Parts {
-        board: Arc::clone(&board),
+        node_status: Arc::clone(&node_status),
         poll,
         network,
         acceptor,
@@ -341,8 +342,8 @@ fn start(
         rng,
     };
     let control = Control::new(parts)?;
-    let threads = Mutex::new(spawn(&board, control, polls, listener, &front)?);
-    Ok(Node { board, threads })
+    let threads = Mutex::new(spawn(&node_status, control, polls, listener, &front)?);
+    Ok(Node { node_status, threads })
 }
 
 fn listen(address: &str) -> Result<(TcpListener, std::net::SocketAddr), StartError> {
@@ -409,7 +410,7 @@ fn open_media(
 }
 
 fn spawn(
-    board: &Arc<Board>,
+    node_status: &Arc<SharedNodeStatus>,
     mut control: Control,
     polls: Vec<Poll>,
     listener: TcpListener,
@@ -423,14 +424,15 @@ fn spawn(
             let token = worker_thread::TOKEN_LISTENER;
             poll.registry().register(listener, token, Interest::READABLE)?;
         }
-        let worker = WorkerThread::new(index, Arc::clone(board), poll, listener, Arc::clone(front));
+        let worker =
+            WorkerThread::new(index, Arc::clone(node_status), poll, listener, Arc::clone(front));
         workers.push(worker);
     }
     let mut threads = Vec::new();
-    for (index, mut driver) in Driver::all(board, workers)?.into_iter().enumerate() {
-        threads.push(guarded(board, &format!("worker {index}"), move || driver.run())?);
+    for (index, mut driver) in Driver::all(node_status, workers)?.into_iter().enumerate() {
+        threads.push(guarded(node_status, &format!("worker {index}"), move || driver.run())?);
     }
-    threads.push(guarded(board, "control", move || control.run())?);
+    threads.push(guarded(node_status, "control", move || control.run())?);
     Ok(threads)
 }
 
@@ -442,25 +444,25 @@ pub fn span(node: NodeId) -> tracing::Span {
 
 /// A thread whose failure or panic stops the node.
 fn guarded(
-    board: &Arc<Board>,
+    node_status: &Arc<SharedNodeStatus>,
     name: &str,
     run: impl FnOnce() -> Result<(), String> + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    let (board, what) = (Arc::clone(board), name.to_string());
-    let title = format!("n{} {name}", board.id().0);
-    let span = span(board.id());
+    let (node_status, what) = (Arc::clone(node_status), name.to_string());
+    let title = format!("n{} {name}", node_status.id().0);
+    let span = span(node_status.id());
     std::thread::Builder::new().name(title).spawn(move || {
         let _span = span.entered();
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(())) => {}
-            Ok(Err(text)) => board.fail(format!("{what}: {text}")),
+            Ok(Err(text)) => node_status.fail(format!("{what}: {text}")),
             Err(panic) => {
                 let text = panic
                     .downcast_ref::<String>()
                     .map(String::as_str)
                     .or_else(|| panic.downcast_ref::<&str>().copied())
                     .unwrap_or("a panic without words");
-                board.fail(format!("{what} panicked: {text}"));
+                node_status.fail(format!("{what} panicked: {text}"));
             }
         }
     })

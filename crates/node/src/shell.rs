@@ -9,7 +9,6 @@
 //! The shell decides no protocol question. Workers and protocols do.
 
 mod balance;
-pub(crate) mod board;
 pub(crate) mod clients;
 pub(crate) mod clock;
 pub(crate) mod cluster_view;
@@ -18,6 +17,7 @@ mod dialler;
 pub(crate) mod driver;
 pub(crate) mod mailbox;
 pub(crate) mod media;
+pub(crate) mod node_status;
 pub(crate) mod own_requests;
 pub(crate) mod peers;
 pub(crate) mod record;

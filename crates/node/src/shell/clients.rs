@@ -19,7 +19,7 @@ use mio::{Interest, Registry, Token};
 use protocols::Stats;
 use types::{Outcome, SessionId, Tag};
 
-use super::board::Board;
+use super::node_status::SharedNodeStatus;
 use super::routes::Routes;
 use crate::engine::shard_of;
 use crate::front::{
@@ -80,7 +80,7 @@ struct Pending {
 /// Sessions of one worker.
 pub(crate) struct Clients {
     worker: usize,
-    board: Arc<Board>,
+    node_status: Arc<SharedNodeStatus>,
     front: Arc<dyn Front>,
     token_base: usize,
     slots: Vec<Option<Box<Slot>>>,
@@ -98,7 +98,7 @@ pub(crate) struct Clients {
     pending: Vec<Pending>,
     pending_free: Vec<u32>,
     timers: BinaryHeap<Reverse<(Nanos, u32, SessionId)>>,
-    /// As many steps of all sessions were taken of those that the board counts.
+    /// As many steps of all sessions were taken of those that the node status counts.
     steps: u64,
     /// Seconds of keep-alive that the sockets have.
     keep_alive: u64,
@@ -120,7 +120,7 @@ impl Clients {
     pub(crate) fn new(
         worker: usize,
         token_base: usize,
-        board: Arc<Board>,
+        node_status: Arc<SharedNodeStatus>,
         front: Arc<dyn Front>,
     ) -> Clients {
         Clients {
@@ -139,7 +139,7 @@ impl Clients {
             pending_free: Vec::new(),
             timers: BinaryHeap::new(),
             steps: 0,
-            keep_alive: board.client_settings.tcp_keepalive(),
+            keep_alive: node_status.client_settings.tcp_keepalive(),
             asks: Vec::new(),
             taken: 0,
             now: Nanos::ZERO,
@@ -149,7 +149,7 @@ impl Clients {
             bytes_out: 0,
             reads_done: 0,
             writes_done: 0,
-            board,
+            node_status,
         }
     }
 
@@ -192,7 +192,7 @@ impl Clients {
         if (at as usize) < self.slots.len() {
             self.free.push(at);
         }
-        self.board.clients.fetch_sub(1, Ordering::Relaxed);
+        self.node_status.clients.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn on_event(&mut self, event: &Event) {
@@ -303,7 +303,7 @@ impl Clients {
         if slot.session.wants_close() {
             return input.len();
         }
-        self.moment = self.board.clocks.now();
+        self.moment = self.node_status.clocks.now();
         let mut taken = 0;
         let (stalled, held) = self.step(at, slot, routes, |session, cx| {
             taken = session.on_bytes(input, cx);
@@ -329,12 +329,17 @@ impl Clients {
     ) -> T {
         let mut asks = std::mem::take(&mut self.asks);
         let times = (self.now, self.unix);
-        let mut cx =
-            SessionContext::new(&mut slot.out, &mut asks, slot.outstanding, times, &*self.board)
-                .with_positions(self.board.positions.get())
-                .with_moment(self.moment)
-                .with_writes_left(self.writes_left())
-                .with_shortage(self.shortage);
+        let mut cx = SessionContext::new(
+            &mut slot.out,
+            &mut asks,
+            slot.outstanding,
+            times,
+            &*self.node_status,
+        )
+        .with_positions(self.node_status.positions.get())
+        .with_moment(self.moment)
+        .with_writes_left(self.writes_left())
+        .with_shortage(self.shortage);
         let result = with(&mut *slot.session, &mut cx);
         if let Some(wake) = cx.wanted_wake() {
             self.timers.push(Reverse((wake, at, slot.id)));
@@ -407,7 +412,7 @@ impl Clients {
 
     /// Sessions whose moment has come.
     pub(crate) fn on_time(&mut self, routes: &mut Routes<'_>) {
-        let steps = self.board.session_steps.load(Ordering::SeqCst);
+        let steps = self.node_status.session_steps.load(Ordering::SeqCst);
         if std::mem::replace(&mut self.steps, steps) != steps {
             self.step_all(routes);
         }
@@ -426,7 +431,7 @@ impl Clients {
 
     /// Something has changed for all sessions.
     fn step_all(&mut self, routes: &mut Routes<'_>) {
-        let keep_alive = self.board.client_settings.tcp_keepalive();
+        let keep_alive = self.node_status.client_settings.tcp_keepalive();
         let is_new = std::mem::replace(&mut self.keep_alive, keep_alive) != keep_alive;
         for at in 0..self.slots.len() {
             let Some(mut slot) = self.slots[at].take() else { continue };

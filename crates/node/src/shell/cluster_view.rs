@@ -6,7 +6,7 @@ use std::path::Path;
 use base::{Millis, Nanos};
 use types::NodeId;
 
-use super::board::{Board, Membership};
+use super::node_status::{Membership, SharedNodeStatus};
 use crate::status::{DatabaseFigures, MemberView, NodeStatus, Phase, WriteRefusal};
 use crate::summary::{State, Summary};
 
@@ -109,7 +109,7 @@ fn current(seen: Option<&Seen>, is_linked: bool, is_recovering: bool) -> Option<
     Some(Summary { state, remarks: Vec::new(), ..summary.unwrap_or_default() })
 }
 
-impl Board {
+impl SharedNodeStatus {
     /// This node's summary, from facts that its threads have published.
     pub(crate) fn summary(&self, status: &NodeStatus) -> Summary {
         let stat = |name: &str| status.stats.values.get(name).copied().unwrap_or(0);

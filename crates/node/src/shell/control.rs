@@ -36,10 +36,10 @@ use reports::Reports;
 use watch::{Members, Recovery};
 use worker_links::WorkerLinks;
 
-use super::board::{Board, Membership, STOP_MAX};
 use super::dialler::Dialler;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::media::{Media, Start};
+use super::node_status::{Membership, STOP_MAX, SharedNodeStatus};
 use super::record;
 use crate::events::event;
 use crate::formation::{Effect, Formation, Input as Told, Standing};
@@ -71,7 +71,7 @@ const COMPLAINT_EVERY: Nanos = Nanos::from_secs(60);
 
 /// The parts that the control thread is made of.
 pub(crate) struct Parts {
-    pub(crate) board: Arc<Board>,
+    pub(crate) node_status: Arc<SharedNodeStatus>,
     pub(crate) poll: Poll,
     pub(crate) network: Box<dyn Network>,
     pub(crate) acceptor: Box<dyn Acceptor>,
@@ -85,7 +85,7 @@ pub(crate) struct Parts {
 }
 
 pub(crate) struct Control {
-    board: Arc<Board>,
+    node_status: Arc<SharedNodeStatus>,
     mailbox: Arc<Mailbox<ControlMail>>,
     poll: Poll,
     network: Box<dyn Network>,
@@ -135,19 +135,21 @@ impl Control {
     /// # Errors
     /// When the acceptor cannot be waited for.
     pub(crate) fn new(parts: Parts) -> std::io::Result<Control> {
-        let Parts { board, poll, network, mut acceptor, formation, dir, media, update, .. } = parts;
+        let Parts {
+            node_status, poll, network, mut acceptor, formation, dir, media, update, ..
+        } = parts;
         let (front, mut rng) = (parts.front, parts.rng);
         // Statistics for the reports to the other nodes.
         let commands = front.commands();
         poll.registry().register(&mut acceptor, TOKEN_ACCEPTOR, Interest::READABLE)?;
-        let (me, workers) = (board.id(), board.workers.len());
+        let (me, workers) = (node_status.id(), node_status.workers.len());
         let members = formation.durable().members.iter().map(|member| member.node);
         let dialler = Dialler::new(members.filter(|&node| node > me), rng.fork());
         let identity = dir.identity().expect("a node is started before its threads");
-        let uptimes = record::restore_clocks(identity, board.clocks.now());
+        let uptimes = record::restore_clocks(identity, node_status.clocks.now());
         Ok(Control {
-            mailbox: Arc::clone(&board.control),
-            board,
+            mailbox: Arc::clone(&node_status.control),
+            node_status,
             poll,
             network,
             acceptor,
@@ -196,10 +198,10 @@ impl Control {
         let mut stop_at = None;
         loop {
             self.publish();
-            let now = self.board.clocks.now();
-            if self.board.is_stopping() {
+            let now = self.node_status.clocks.now();
+            if self.node_status.is_stopping() {
                 let until = *stop_at.get_or_insert(now + Nanos(STOP_MAX.as_nanos() as u64));
-                if self.board.has_failed() || self.board.is_drained() || now >= until {
+                if self.node_status.has_failed() || self.node_status.is_drained() || now >= until {
                     return self.end();
                 }
             }
@@ -258,7 +260,7 @@ impl Control {
     }
 
     fn on_time(&mut self) -> Result<(), String> {
-        let now = self.board.clocks.now();
+        let now = self.node_status.clocks.now();
         // First of all: workers may be held back until this is durable.
         self.keep_uptimes(now)?;
         for at in 0..self.conns.len() {
@@ -279,7 +281,7 @@ impl Control {
         self.knock();
         self.dial_due(now);
         self.report_changes(now);
-        self.tell(Told::Recovering(self.board.is_recovering()))?;
+        self.tell(Told::Recovering(self.node_status.is_recovering()))?;
         self.send_reports(now)
     }
 
@@ -287,7 +289,7 @@ impl Control {
     fn keep_uptimes(&mut self, now: Nanos) -> Result<(), String> {
         let Some(save) = self.uptimes.look(now) else { return Ok(()) };
         let result = record::save_clocks(&mut self.dir, save.clone(), false);
-        let now = self.board.clocks.now();
+        let now = self.node_status.clocks.now();
         match result {
             Ok(()) => {
                 self.uptimes.on_saved(&save, now);
@@ -300,13 +302,13 @@ impl Control {
             }
             Err(error) => return Err(error.to_string()),
         }
-        self.board.workers.iter().for_each(|mailbox| mailbox.notify());
+        self.node_status.workers.iter().for_each(|mailbox| mailbox.notify());
         Ok(())
     }
 
     /// The last word before the thread ends.
     fn end(&mut self) -> Result<(), String> {
-        match self.uptimes.close(self.board.clocks.now()) {
+        match self.uptimes.close(self.node_status.clocks.now()) {
             Some(save) => match record::save_clocks(&mut self.dir, save, true) {
                 Ok(()) => Ok(()),
                 // The next start takes it for a crash.
@@ -324,7 +326,7 @@ impl Control {
         match mail {
             ControlMail::LinkDown { peer, channel, serial, why } => {
                 if self.worker_links.remove(peer, channel, serial) {
-                    let now = self.board.clocks.now();
+                    let now = self.node_status.clocks.now();
                     self.dialler.failed(peer, channel, now);
                     self.report_end(Some(peer), self.address(peer), why);
                 }
@@ -344,7 +346,7 @@ impl Control {
         let current = self.formation.durable().mine.loss;
         if current > at {
             // Another worker asked for it as well.
-            self.board.workers[worker].send(Mail::Loss(current));
+            self.node_status.workers[worker].send(Mail::Loss(current));
             return Ok(());
         }
         let loss = self.dir.raise_loss().map_err(|error| error.to_string())?;
@@ -354,7 +356,7 @@ impl Control {
         let mut effects = Vec::new();
         self.formation.raise_loss(loss, &mut effects);
         self.carry_out(effects)?;
-        self.board.workers.iter().for_each(|mailbox| mailbox.send(Mail::Loss(loss)));
+        self.node_status.workers.iter().for_each(|mailbox| mailbox.send(Mail::Loss(loss)));
         Ok(())
     }
 
@@ -409,7 +411,13 @@ impl Control {
                 Effect::Agree(agreed) => self.front.agree(&agreed),
                 Effect::Raised(level) => {
                     let level = level.0;
-                    event!(self.board, INFO, "cluster", "feature level raised", level = level);
+                    event!(
+                        self.node_status,
+                        INFO,
+                        "cluster",
+                        "feature level raised",
+                        level = level
+                    );
                 }
                 Effect::Complain { peer, text } => {
                     let addr = self.address(peer);
@@ -428,7 +436,7 @@ impl Control {
 
     /// Sends a message on a control link.
     fn send(&mut self, at: usize, message: &[u8]) -> Result<(), String> {
-        let now = self.board.clocks.now();
+        let now = self.node_status.clocks.now();
         let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
         match conn.connection.send(now, message) {
             Ok(()) => self.flush(at),
@@ -438,7 +446,7 @@ impl Control {
 
     /// Closes every connection: this node introduces itself anew, with other counters.
     fn reconnect(&mut self) -> Result<(), String> {
-        self.board.workers.iter().for_each(|mailbox| mailbox.send(Mail::DropLinks));
+        self.node_status.workers.iter().for_each(|mailbox| mailbox.send(Mail::DropLinks));
         self.follow_members();
         for at in 0..self.conns.len() {
             self.drop_conn(at, None)?;
@@ -448,7 +456,7 @@ impl Control {
 
     /// Dials the members that formation names: a node that rejoins takes their list.
     fn follow_members(&mut self) {
-        let me = self.board.id();
+        let me = self.node_status.id();
         let members = self.formation.durable().members.iter();
         let others = members.filter(|member| member.node != me);
         let peers: BTreeMap<NodeId, String> =
@@ -464,9 +472,14 @@ impl Control {
             "recovery begins: this node has lost its data and takes it from the other members",
         );
         self.media = None;
-        Media::wipe(&self.board.config.data_dir)?;
+        Media::wipe(&self.node_status.config.data_dir)?;
         let binding = self.dir.identity().map_or(0, |identity| identity.binding);
-        let media = Media::open(&self.board.config, binding, Start::Forgotten, &self.board.workers);
+        let media = Media::open(
+            &self.node_status.config,
+            binding,
+            Start::Forgotten,
+            &self.node_status.workers,
+        );
         self.media = Some(media.map_err(|error| error.to_string())?);
         self.tell(Told::Forgotten)
     }
@@ -480,10 +493,10 @@ impl Control {
         self.has_begun = true;
         self.guards.append(&mut media.guards);
         if let Some(committer) = media.committer.take() {
-            self.board.set_committer(committer);
+            self.node_status.set_committer(committer);
         }
         for remark in &media.remarks {
-            event!(self.board, WARN, "storage", remark.as_str());
+            event!(self.node_status, WARN, "storage", remark.as_str());
         }
         let durable = self.formation.durable();
         // Workers must know which messages are void before the first one arrives.
@@ -495,11 +508,11 @@ impl Control {
                 [Input::PeerUp { node, incarnation, loss }, Input::PeerReset { node }]
             })
             .collect();
-        let config = &self.board.config;
+        let config = &self.node_status.config;
         for (index, stores) in media.stores.into_iter().enumerate() {
             let settings = WorkerConfig {
                 index,
-                workers: self.board.workers.len(),
+                workers: self.node_status.workers.len(),
                 me: config.id,
                 incarnation: durable.mine.incarnation,
                 loss: durable.mine.loss,
@@ -508,20 +521,20 @@ impl Control {
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos::from_millis(config.request_timeout.0),
                 once_timeout: Nanos::from_millis(ONCE_TIMEOUT_MAX.0),
-                cache_memory: config.cache_memory / self.board.workers.len(),
+                cache_memory: config.cache_memory / self.node_status.workers.len(),
                 scrub: config.scrub,
                 counts_keys: true,
                 uptimes: self.uptimes.uptimes(),
             };
-            let now = self.board.clocks.now();
+            let now = self.node_status.clocks.now();
             let update = Arc::clone(&self.update);
             let worker = Worker::new(settings, stores, &media.specs, update, now)
                 .map_err(|error| error.to_string())?;
             let (worker, first) = (Box::new(worker), first.clone());
-            self.board.workers[index].send(Mail::Begin { worker, first });
+            self.node_status.workers[index].send(Mail::Begin { worker, first });
         }
         // Sessions may name keys only now: those of another cluster would lie elsewhere.
-        assert_eq!(self.board.positions.get_or_init(|| positions.clone()), &positions);
+        assert_eq!(self.node_status.positions.get_or_init(|| positions.clone()), &positions);
         self.report_begin();
         for peer in self.links.keys().copied().collect::<Vec<_>>() {
             self.want_links(peer);
@@ -559,6 +572,6 @@ impl Control {
         let (refused, agreed) = (refused.collect(), self.formation.agreed());
         let membership =
             Membership { durable, cluster, phase, linked, recovering, refused, agreed, stats };
-        self.board.set_membership(membership);
+        self.node_status.set_membership(membership);
     }
 }

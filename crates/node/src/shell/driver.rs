@@ -16,9 +16,9 @@ use storage::disk::Committer;
 use types::NodeId;
 
 use super::balance::{Balance, HandOver};
-use super::board::{Board, STOP_MAX};
 use super::clock::{Moment, thread_cpu};
 use super::mailbox::ControlMail;
+use super::node_status::{STOP_MAX, SharedNodeStatus};
 use super::peers::Slowness;
 use super::sync::Ordering;
 use super::worker_thread::{PASS_LONG, WorkerThread};
@@ -39,7 +39,7 @@ type Seat = super::seat::Seat<WorkerThread>;
 
 pub(crate) struct Driver {
     index: usize,
-    board: Arc<Board>,
+    node_status: Arc<SharedNodeStatus>,
     seats: Arc<Vec<Seat>>,
     poll: Poll,
     /// This thread hears when the disk has completed something.
@@ -59,17 +59,17 @@ impl Driver {
     /// # Errors
     /// When the system is out of file descriptors.
     pub(crate) fn all(
-        board: &Arc<Board>,
+        node_status: &Arc<SharedNodeStatus>,
         workers: Vec<WorkerThread>,
     ) -> std::io::Result<Vec<Driver>> {
         let polls = workers.iter().map(|_| Poll::new()).collect::<std::io::Result<Vec<Poll>>>()?;
         let seat = |poll: &Poll| Ok(Seat::new(Arc::new(Waker::new(poll.registry(), TOKEN_WAKE)?)));
         let seats = Arc::new(polls.iter().map(seat).collect::<std::io::Result<Vec<Seat>>>()?);
-        board.set_drivers(seats.iter().map(|seat| Arc::clone(seat.waker())).collect());
+        node_status.set_drivers(seats.iter().map(|seat| Arc::clone(seat.waker())).collect());
         seats[0].give(workers);
         let driver = |(index, poll)| Driver {
             index,
-            board: Arc::clone(board),
+            node_status: Arc::clone(node_status),
             seats: Arc::clone(&seats),
             poll,
             hears_committer: false,
@@ -85,22 +85,22 @@ impl Driver {
     pub(crate) fn run(&mut self) -> Result<(), String> {
         let mut events = Events::with_capacity(64);
         let mut stop_at = None;
-        while !self.board.has_failed() {
+        while !self.node_status.has_failed() {
             self.take_given()?;
             self.listen_to_committer()?;
-            if self.board.is_stopping() {
-                let now = self.board.clocks.now();
+            if self.node_status.is_stopping() {
+                let now = self.node_status.clocks.now();
                 let until = *stop_at.get_or_insert(now + Nanos(STOP_MAX.as_nanos() as u64));
                 self.workers.iter_mut().for_each(|worker| worker.drain());
-                if self.board.is_drained() || now >= until {
+                if self.node_status.is_drained() || now >= until {
                     return Ok(());
                 }
             }
             self.wait(&mut events, stop_at)?;
-            let began = self.board.clocks.look();
+            let began = self.node_status.clocks.look();
             let ended = self.pass(began)?;
             let ended = self.pass_on(began.now, ended, &mut events)?;
-            if let Some(committer) = self.board.committer() {
+            if let Some(committer) = self.node_status.committer() {
                 committer.advance();
             }
             self.balance(ended);
@@ -117,12 +117,12 @@ impl Driver {
         events: &mut Events,
     ) -> Result<Nanos, String> {
         for _ in 1..PASSES_MAX {
-            if !self.board.committer().is_some_and(Committer::would_commit)
+            if !self.node_status.committer().is_some_and(Committer::would_commit)
                 || !self.look(events, Some(Duration::ZERO))?
             {
                 break;
             }
-            let moment = self.board.clocks.look();
+            let moment = self.node_status.clocks.look();
             if moment.now >= began + HELD_MAX {
                 break;
             }
@@ -147,7 +147,7 @@ impl Driver {
 
     /// Only the first thread, which always has workers.
     fn listen_to_committer(&mut self) -> Result<(), String> {
-        let fd = self.board.committer().and_then(|committer| committer.fd());
+        let fd = self.node_status.committer().and_then(|committer| committer.fd());
         let Some(fd) = fd.filter(|_| self.index == 0 && !self.hears_committer) else {
             return Ok(());
         };
@@ -165,7 +165,7 @@ impl Driver {
             let timers = self.workers.iter().filter_map(|worker| worker.next_timer());
             let timer = timers.chain(stop_at).min();
             // The kernel counts whole milliseconds here; mio rounds up.
-            timer.map(|at| Duration::from_nanos(at.since(self.board.clocks.now()).0))
+            timer.map(|at| Duration::from_nanos(at.since(self.node_status.clocks.now()).0))
         } else {
             Some(Duration::ZERO)
         };
@@ -183,7 +183,7 @@ impl Driver {
         };
         // The system interrupts the thread that has submitted a commit to complete it.
         if (is_interrupted || events.iter().any(|event| event.token() == TOKEN_PUMP))
-            && let Some(committer) = self.board.committer()
+            && let Some(committer) = self.node_status.committer()
         {
             committer.notice();
             committer.advance();
@@ -211,7 +211,7 @@ impl Driver {
         self.workers.iter_mut().try_for_each(|worker| worker.work(began))?;
         for _ in 1..ROUNDS_MAX {
             if !self.workers.iter().any(WorkerThread::has_mail)
-                || self.board.clocks.now() >= began.now + PASS_LONG
+                || self.node_status.clocks.now() >= began.now + PASS_LONG
             {
                 break;
             }
@@ -220,7 +220,7 @@ impl Driver {
             }
         }
         // Patience with a peer begins now, however long the turns were.
-        let now = self.board.clocks.now();
+        let now = self.node_status.clocks.now();
         if let Some((lead, others)) = self.workers.split_first_mut() {
             others.iter_mut().for_each(|worker| worker.share_frames(now, lead));
         }
@@ -265,7 +265,7 @@ impl Driver {
         if slow != self.told_slow {
             for &peer in slow.symmetric_difference(&self.told_slow) {
                 let (driver, is_slow) = (self.index, slow.contains(&peer));
-                self.board.control.send(ControlMail::Slow { driver, peer, is_slow });
+                self.node_status.control.send(ControlMail::Slow { driver, peer, is_slow });
             }
             self.told_slow = slow;
         }
@@ -273,10 +273,10 @@ impl Driver {
 
     /// Hands workers to another thread if the load asks for it.
     fn balance(&mut self, ended: Nanos) {
-        if !self.balance.is_due(ended) || self.board.is_stopping() {
+        if !self.balance.is_due(ended) || self.node_status.is_stopping() {
             return;
         }
-        let moment = (self.board.clocks.now(), thread_cpu());
+        let moment = (self.node_status.clocks.now(), thread_cpu());
         let workers = self.workers.len();
         if let Some(HandOver { to, count }) =
             self.balance.look(moment, self.index, workers, &self.seats)

@@ -13,10 +13,10 @@ use mio::{Events, Poll, Token};
 use protocols::{Pace, Stats};
 use types::{NodeId, Outcome, SessionId};
 
-use super::board::Board;
 use super::clients::Clients;
 use super::clock::Moment;
 use super::mailbox::{ControlMail, Mail, Mailbox};
+use super::node_status::SharedNodeStatus;
 use super::own_requests::NO_WORKER;
 use super::peers::{Peers, Slowness};
 use super::routes::Routes;
@@ -84,7 +84,7 @@ enum Backlog {
 
 pub(crate) struct WorkerThread {
     index: usize,
-    board: Arc<Board>,
+    node_status: Arc<SharedNodeStatus>,
     mailbox: Arc<Mailbox<Mail>>,
     poll: Poll,
     events: Events,
@@ -136,15 +136,16 @@ impl AsRawFd for WorkerThread {
 impl WorkerThread {
     pub(crate) fn new(
         index: usize,
-        board: Arc<Board>,
+        node_status: Arc<SharedNodeStatus>,
         poll: Poll,
         listener: Option<TcpListener>,
         front: Arc<dyn Front>,
     ) -> WorkerThread {
-        let mailbox = Arc::clone(&board.workers[index]);
-        let clients = Clients::new(index, TOKEN_CLIENTS, Arc::clone(&board), Arc::clone(&front));
-        let patience = Nanos::from_millis(board.config.request_timeout.0);
-        let peers = Peers::new(TOKEN_PEERS, patience, Arc::clone(&board.control));
+        let mailbox = Arc::clone(&node_status.workers[index]);
+        let clients =
+            Clients::new(index, TOKEN_CLIENTS, Arc::clone(&node_status), Arc::clone(&front));
+        let patience = Nanos::from_millis(node_status.config.request_timeout.0);
+        let peers = Peers::new(TOKEN_PEERS, patience, Arc::clone(&node_status.control));
         WorkerThread {
             index,
             mailbox,
@@ -162,7 +163,7 @@ impl WorkerThread {
             turn_inputs: TURN_INPUTS_FIRST,
             outputs: Outputs::default(),
             frames: Vec::new(),
-            mail_out: board.workers.iter().map(|_| Vec::new()).collect(),
+            mail_out: node_status.workers.iter().map(|_| Vec::new()).collect(),
             mail_in: Vec::new(),
             scratch: vec![0; SCRATCH_LEN],
             now: Nanos::ZERO,
@@ -175,7 +176,7 @@ impl WorkerThread {
             stats_due: false,
             has_published: false,
             is_drained: false,
-            board,
+            node_status,
         }
     }
 
@@ -188,7 +189,7 @@ impl WorkerThread {
         self.listener = None;
         if !self.is_drained && self.clients.is_drained() {
             self.is_drained = true;
-            self.board.set_drained();
+            self.node_status.set_drained();
         }
     }
 
@@ -252,7 +253,7 @@ impl WorkerThread {
 
     fn request_room(&self) -> usize {
         match &self.worker {
-            _ if self.board.is_stopping() || self.is_clogged => 0,
+            _ if self.node_status.is_stopping() || self.is_clogged => 0,
             // Queued inputs are not in progress yet, and messages of peers would queue behind them.
             Some(worker) => {
                 let of_turn = self.turn_inputs.saturating_sub(self.inputs.len());
@@ -300,7 +301,7 @@ impl WorkerThread {
         let before = std::mem::replace(&mut self.clients.shortage, shortage);
         let lacks_room = shortage != Shortage::None;
         if lacks_room != (before != Shortage::None) {
-            self.board.set_lacks_room(lacks_room);
+            self.node_status.set_lacks_room(lacks_room);
         }
     }
 
@@ -310,7 +311,7 @@ impl WorkerThread {
         // Mail first: a countdown in a frame that another thread has read must not start
         // before the frame came.
         self.take_mail();
-        self.note_time(self.board.clocks.look_again(pass_began));
+        self.note_time(self.node_status.clocks.look_again(pass_began));
         self.resume();
         if self.inputs.is_empty() && !self.is_due {
             let timer = self.worker.as_ref().and_then(|worker| worker.next_timer());
@@ -318,7 +319,7 @@ impl WorkerThread {
         }
         for turn in 0..TURNS_MAX {
             let is_over = self.inputs.is_empty() && !self.is_due;
-            if is_over || (turn > 0 && self.board.clocks.now() >= self.now + PASS_LONG) {
+            if is_over || (turn > 0 && self.node_status.clocks.now() >= self.now + PASS_LONG) {
                 break;
             }
             self.is_due = false;
@@ -335,7 +336,7 @@ impl WorkerThread {
     }
 
     fn send_mail(&mut self) {
-        for (mailbox, mail) in self.board.workers.iter().zip(&mut self.mail_out) {
+        for (mailbox, mail) in self.node_status.workers.iter().zip(&mut self.mail_out) {
             mailbox.send_all(mail);
         }
     }
@@ -366,8 +367,8 @@ impl WorkerThread {
         self.backlog = Backlog::Empty;
         for _ in 0..ACCEPTED_MAX {
             let Some(listener) = &self.listener else { return };
-            let accepted_max = self.board.config.clients_accepted;
-            if self.board.clients.load(Ordering::Relaxed) >= accepted_max {
+            let accepted_max = self.node_status.config.clients_accepted;
+            if self.node_status.clients.load(Ordering::Relaxed) >= accepted_max {
                 return self
                     .leave_waiting(format_args!("there are file descriptors for {accepted_max}"));
             }
@@ -388,7 +389,7 @@ impl WorkerThread {
         if self.said_out_of_reach.is_none_or(|at| self.now >= at + OUT_OF_REACH_EVERY) {
             self.said_out_of_reach = Some(self.now);
             event!(
-                self.board,
+                self.node_status,
                 WARN,
                 "clients",
                 "clients wait that cannot be accepted",
@@ -399,17 +400,17 @@ impl WorkerThread {
 
     fn deal(&mut self, mut stream: mio::net::TcpStream, peer: std::net::SocketAddr) {
         self.next_client += 1;
-        self.board.clients_total.fetch_add(1, Ordering::Relaxed);
-        let clients_max = self.board.client_settings.clients_max();
-        if self.board.clients.fetch_add(1, Ordering::Relaxed) >= clients_max {
-            self.board.clients.fetch_sub(1, Ordering::Relaxed);
-            self.board.clients_refused.fetch_add(1, Ordering::Relaxed);
+        self.node_status.clients_total.fetch_add(1, Ordering::Relaxed);
+        let clients_max = self.node_status.client_settings.clients_max();
+        if self.node_status.clients.fetch_add(1, Ordering::Relaxed) >= clients_max {
+            self.node_status.clients.fetch_sub(1, Ordering::Relaxed);
+            self.node_status.clients_refused.fetch_add(1, Ordering::Relaxed);
             let _ = stream.write(self.front.too_many());
             return;
         }
         let _ = stream.set_nodelay(true);
-        let worker = (self.next_client - 1) as usize % self.board.workers.len();
-        let local = stream.local_addr().unwrap_or(self.board.listen);
+        let worker = (self.next_client - 1) as usize % self.node_status.workers.len();
+        let local = stream.local_addr().unwrap_or(self.node_status.listen);
         let client = Client { id: SessionId(self.next_client), peer, local, worker };
         if worker == self.index {
             self.clients.add(self.poll.registry(), stream, &client);
@@ -436,7 +437,7 @@ impl WorkerThread {
             Mail::Input(input) => self.inputs.push(input),
             Mail::Outcome { tag, outcome } => self.clients.on_outcome(tag, outcome, &mut routes),
             Mail::LeaseRead { tag, outcome, until } => {
-                let holds = self.board.clocks.now() < until;
+                let holds = self.node_status.clocks.now() < until;
                 let outcome = if holds { outcome } else { Outcome::NoQuorum };
                 self.clients.on_outcome(tag, outcome, &mut routes);
             }
@@ -475,7 +476,7 @@ impl WorkerThread {
         let rest = self.inputs.split_off(count);
         worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
         self.inputs.extend(rest);
-        self.clients.moment = self.board.clocks.now();
+        self.clients.moment = self.node_status.clocks.now();
         worker.turn_ended(self.clients.moment);
         self.turn_inputs = match self.clients.moment < self.now + TURN_LONG {
             true if count < self.turn_inputs => self.turn_inputs,
@@ -487,12 +488,14 @@ impl WorkerThread {
         }
         if std::mem::take(&mut self.outputs.raise_loss) {
             let me = worker.peers().own();
-            self.board.control.send(ControlMail::RaiseLoss { worker: self.index, at: me.loss });
+            self.node_status
+                .control
+                .send(ControlMail::RaiseLoss { worker: self.index, at: me.loss });
         }
         if std::mem::take(&mut self.outputs.uptimes_changed) {
-            self.board.control.send(ControlMail::UptimesChanged);
+            self.node_status.control.send(ControlMail::UptimesChanged);
         }
-        self.outputs.remarks.drain(..).for_each(|text| self.board.remark(&text));
+        self.outputs.remarks.drain(..).for_each(|text| self.node_status.remark(&text));
         self.outputs.suspects.clear();
         self.frames.append(&mut self.outputs.frames);
         for (to, from, bytes) in self.outputs.misrouted.drain(..) {
@@ -547,7 +550,7 @@ impl WorkerThread {
             if worker == self.index {
                 self.clients.on_outcome(tag, outcome, &mut routes);
             } else if worker == NO_WORKER {
-                self.board.end_own_request(tag, outcome);
+                self.node_status.end_own_request(tag, outcome);
             } else {
                 routes.mail[worker].push(Mail::Outcome { tag, outcome });
             }
@@ -558,10 +561,10 @@ impl WorkerThread {
                 routes.mail[worker].push(Mail::LeaseRead { tag, outcome, until });
                 continue;
             }
-            let holds = self.board.clocks.now() < until;
+            let holds = self.node_status.clocks.now() < until;
             let outcome = if holds { outcome } else { Outcome::NoQuorum };
             match worker {
-                NO_WORKER => self.board.end_own_request(tag, outcome),
+                NO_WORKER => self.node_status.end_own_request(tag, outcome),
                 _ => self.clients.on_outcome(tag, outcome, &mut routes),
             }
         }
@@ -579,7 +582,7 @@ impl WorkerThread {
     pub(crate) fn flush(&mut self, now: Nanos) {
         self.send_frames(now);
         // After a broken invariant the node sends no further output.
-        if !self.board.has_failed() {
+        if !self.node_status.has_failed() {
             // The output of this iteration does not make a peer slow.
             self.peers.flush(self.poll.registry(), self.now, &mut self.inputs);
             self.clients.flush(self.poll.registry());
@@ -590,7 +593,7 @@ impl WorkerThread {
     fn measures(&self) -> Measures {
         let mut measures = self.peers.measures();
         let Some(worker) = &self.worker else { return measures };
-        let durabilities = self.board.config.durabilities();
+        let durabilities = self.node_status.config.durabilities();
         let commits = durabilities.into_iter().zip(worker.commit_latencies().cloned());
         measures.commits = commits.filter(|(kind, _)| *kind != Durability::Volatile).collect();
         let members = worker.peers().nodes().iter();
@@ -610,14 +613,14 @@ impl WorkerThread {
         self.peers.stats(&mut stats);
         if let Some(worker) = &self.worker {
             worker.stats(&mut stats);
-            self.board.set_figures(self.index, worker.figures());
+            self.node_status.set_figures(self.index, worker.figures());
         }
         let measures = self.measures();
-        self.board.set_stats(self.index, stats, measures);
+        self.node_status.set_stats(self.index, stats, measures);
         if self.worker.is_some() && !self.has_published {
             // The peers are to hear at once that this node is ready.
             self.has_published = true;
-            self.board.control.notify();
+            self.node_status.control.notify();
         }
     }
 }

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use mio::{Events, Poll};
 use types::{Access, Command, Database, Key, NodeId};
 
-use super::super::board::Membership;
 use super::super::clock::Clocks;
 use super::super::mailbox::Mailbox;
+use super::super::node_status::Membership;
 use super::*;
 use crate::config::{DatabaseConfig, DiskConfig, Durability, NodeConfig, ScrubConfig};
 use crate::formation::{Counters, Durable, Standing};
@@ -98,7 +98,7 @@ struct Rig {
     scratch: Vec<u8>,
 }
 
-fn board(poll: &Poll) -> Board {
+fn node_status(poll: &Poll) -> SharedNodeStatus {
     let database = DatabaseConfig {
         database: Database(0),
         protocol: "rmwpaxos",
@@ -147,7 +147,7 @@ fn board(poll: &Poll) -> Board {
     let other = Poll::new().expect("an epoll");
     let control = Arc::new(Mailbox::new(other.registry(), Token(0)).expect("an eventfd"));
     let listen = "127.0.0.1:1".parse().expect("an address");
-    Board::new(
+    SharedNodeStatus::new(
         Arc::new(config),
         Clocks::new(),
         listen,
@@ -160,9 +160,9 @@ fn board(poll: &Poll) -> Board {
 impl Rig {
     fn new(clients: usize) -> Rig {
         let poll = Poll::new().expect("an epoll");
-        let board = Arc::new(board(&poll));
+        let node_status = Arc::new(node_status(&poll));
         let mut rig = Rig {
-            clients: Clients::new(0, 1 << 20, board, Arc::new(ToyFront)),
+            clients: Clients::new(0, 1 << 20, node_status, Arc::new(ToyFront)),
             poll,
             peers: Vec::new(),
             inputs: Vec::new(),

@@ -148,7 +148,7 @@ impl Control {
         dialled: Option<NodeId>,
         channel: u16,
     ) {
-        let now = self.board.clocks.now();
+        let now = self.node_status.clocks.now();
         let at = self.conns.iter().position(Option::is_none).unwrap_or(self.conns.len());
         let token = Token(TOKEN_BASE + at);
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -191,7 +191,7 @@ impl Control {
             match conn.pipe.read(&mut self.scratch) {
                 Ok(0) => return self.drop_conn(at, None),
                 Ok(count) => {
-                    let now = self.board.clocks.now();
+                    let now = self.node_status.clocks.now();
                     let bytes = &self.scratch[..count];
                     let read = conn.connection.on_bytes(now, bytes, &mut happenings);
                     self.on_happenings(at, &mut happenings)?;
@@ -246,7 +246,7 @@ impl Control {
                         (true, false) => {}
                         (false, true) => {
                             self.end_former_link(&hello)?;
-                            self.dialler.hurry(hello.node, self.board.clocks.now());
+                            self.dialler.hurry(hello.node, self.node_status.clocks.now());
                             return self.drop_conn(at, None);
                         }
                         _ => self.on_control_link(at, hello)?,
@@ -280,7 +280,7 @@ impl Control {
     fn hold(&mut self, at: usize, first: Happening, rest: impl Iterator<Item = Happening>) {
         let Some(conn) = self.conns[at].as_mut() else { return };
         conn.held = std::iter::once(first).chain(rest).collect();
-        self.full_disk.on_held(self.board.clocks.now());
+        self.full_disk.on_held(self.node_status.clocks.now());
     }
 
     /// Repeats held happenings, once that is due.
@@ -327,8 +327,8 @@ impl Control {
         let Conn { pipe, mut connection, .. } = conn;
         connection.set_keep_alive(KeepAlive::WORKERS);
         let link = NewLink { serial, channel, peer: hello, pipe, connection, payloads };
-        let worker = usize::from(channel) % self.board.workers.len();
-        self.board.workers[worker].send(Mail::Link(Box::new(link)));
+        let worker = usize::from(channel) % self.node_status.workers.len();
+        self.node_status.workers[worker].send(Mail::Link(Box::new(link)));
     }
 
     pub(super) fn on_control_link(&mut self, at: usize, hello: Hello) -> Result<(), String> {
@@ -361,7 +361,7 @@ impl Control {
                 }
                 if self.formation.said(peer) != before {
                     // Worker links that were refused as too early stand a chance now.
-                    self.dialler.hurry(peer, self.board.clocks.now());
+                    self.dialler.hurry(peer, self.node_status.clocks.now());
                 }
             }
             Ok(Message::Report(report)) => {
@@ -387,7 +387,7 @@ impl Control {
         let is_formed = matches!(self.formation.said(peer), Some(Standing::Formed(_)));
         if is_formed && self.formation.refused(peer).is_none() {
             let count = self.worker_links.count(hello.workers);
-            self.dialler.want(peer, count, self.board.clocks.now());
+            self.dialler.want(peer, count, self.node_status.clocks.now());
         }
     }
 
@@ -399,7 +399,7 @@ impl Control {
 
     pub(super) fn drop_conn(&mut self, at: usize, why: Option<Reset>) -> Result<(), String> {
         let Some(mut conn) = self.conns[at].take() else { return Ok(()) };
-        let now = self.board.clocks.now();
+        let now = self.node_status.clocks.now();
         if matches!(why, Some(Reset::Refused(_))) {
             // The peer learns why if its pipe takes it at once.
             let _ = conn.pipe.write(conn.connection.unsent());
@@ -441,24 +441,24 @@ impl Control {
     }
 
     pub(super) fn others(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let me = self.board.id();
+        let me = self.node_status.id();
         let members = &self.formation.durable().members;
         members.iter().map(|member| member.node).filter(move |&node| node != me)
     }
 
     pub(super) fn secret(&self) -> &[u8] {
-        self.board.config.secret.as_deref().unwrap_or_default()
+        self.node_status.config.secret.as_deref().unwrap_or_default()
     }
 
     pub(super) fn hello(&self, channel: u16) -> Hello {
         let mine = self.formation.durable().mine;
         Hello {
-            node: self.board.id(),
+            node: self.node_status.id(),
             incarnation: mine.incarnation,
             loss: mine.loss,
             cluster: self.formation.cluster(),
             channel,
-            workers: self.board.workers.len() as u16,
+            workers: self.node_status.workers.len() as u16,
             settings: self.formation.durable().databases.hash(),
             features: self.formation.features(),
             nonce: crate::node::draw(),

@@ -24,7 +24,7 @@ impl Control {
         match self.formation.durable().standing {
             Standing::Empty | Standing::Proposed(_) => {
                 event!(
-                    self.board,
+                    self.node_status,
                     INFO,
                     "cluster",
                     "first start: a cluster forms once all members are there",
@@ -33,7 +33,7 @@ impl Control {
             }
             Standing::Uncertain | Standing::Rejoining(_) => {
                 event!(
-                    self.board,
+                    self.node_status,
                     WARN,
                     "cluster",
                     "this node has lost its data: it rejoins the cluster once enough members are there",
@@ -42,11 +42,11 @@ impl Control {
             }
             Standing::Formed(_) => {
                 event!(
-                    self.board,
+                    self.node_status,
                     INFO,
                     "cluster",
                     "restart: this node goes on with the data that it has",
-                    dir = self.board.config.data_dir.display().to_string()
+                    dir = self.node_status.config.data_dir.display().to_string()
                 );
             }
         }
@@ -56,14 +56,14 @@ impl Control {
 
     /// The address in `--cluster` and that of the socket may differ on purpose, as behind a proxy.
     fn report_own_address(&self) {
-        let config = &self.board.config;
+        let config = &self.node_status.config;
         let members = &self.formation.durable().members;
         let Some(own) = members.iter().find(|member| member.node == config.id) else { return };
         let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned());
         if port(&own.peer) != port(&config.peer_listen) {
             let MemberAddress { peer, .. } = own;
             event!(
-                self.board,
+                self.node_status,
                 WARN,
                 "cluster",
                 format!(
@@ -87,13 +87,13 @@ impl Control {
             Standing::Formed(_) => "member of the cluster",
             _ => "rejoined the cluster",
         };
-        event!(self.board, INFO, "cluster", message, cluster = cluster, members = members);
+        event!(self.node_status, INFO, "cluster", message, cluster = cluster, members = members);
         self.report_own_list();
     }
 
     /// A node that rejoins runs with the members' list, and restarts with the one that was typed.
     fn report_own_list(&self) {
-        let (typed, used) = (&self.board.config.members, &self.formation.durable().members);
+        let (typed, used) = (&self.node_status.config.members, &self.formation.durable().members);
         let is_same = |one| used.contains(one);
         if typed.is_empty() || typed.len() == used.len() && typed.iter().all(is_same) {
             return;
@@ -103,13 +103,13 @@ impl Control {
             only_in(typed, used),
             only_in(used, typed)
         );
-        event!(self.board, WARN, "cluster", message);
+        event!(self.node_status, WARN, "cluster", message);
     }
 
     /// Looks for changes; called in each iteration.
     pub(super) fn report_changes(&mut self, now: Nanos) {
-        self.board.report_suppressed();
-        if self.board.is_stopping() {
+        self.node_status.report_suppressed();
+        if self.node_status.is_stopping() {
             return;
         }
         if self.has_begun {
@@ -126,7 +126,7 @@ impl Control {
         let waiting_for = self.formation.waiting_for();
         if waiting_for != self.waiting_for && !waiting_for.is_empty() {
             event!(
-                self.board,
+                self.node_status,
                 INFO,
                 "cluster",
                 "waiting for members",
@@ -146,13 +146,20 @@ impl Control {
             let (peer, addr) = (node.0, self.address(node));
             match change {
                 Change::Reached => {
-                    event!(self.board, INFO, "cluster", "member reached", peer = peer, addr = addr);
+                    event!(
+                        self.node_status,
+                        INFO,
+                        "cluster",
+                        "member reached",
+                        peer = peer,
+                        addr = addr
+                    );
                 }
                 Change::Lost => {
                     let reason = self.reasons.remove(&node);
                     let reason = reason.unwrap_or_else(|| "connection closed".into());
                     event!(
-                        self.board,
+                        self.node_status,
                         WARN,
                         "cluster",
                         "member lost",
@@ -167,7 +174,7 @@ impl Control {
                         false => "member back",
                     };
                     event!(
-                        self.board,
+                        self.node_status,
                         INFO,
                         "cluster",
                         message,
@@ -183,18 +190,18 @@ impl Control {
     }
 
     fn report_recovery(&mut self, now: Nanos) {
-        let shards_left = self.board.shards_to_recover();
-        match self.recovery.look(now, self.board.is_recovering(), shards_left) {
+        let shards_left = self.node_status.shards_to_recover();
+        match self.recovery.look(now, self.node_status.is_recovering(), shards_left) {
             None => {}
             Some(Step::Begun) => event!(
-                self.board,
+                self.node_status,
                 WARN,
                 "recovery",
                 "recovery begins: this node does not have all of its data and asks the other members",
                 shards = shards_left
             ),
             Some(Step::Progress { shards_left, percent }) => event!(
-                self.board,
+                self.node_status,
                 INFO,
                 "recovery",
                 "recovery proceeds",
@@ -202,36 +209,48 @@ impl Control {
                 shards_left = shards_left
             ),
             Some(Step::Done { took }) => {
-                event!(self.board, INFO, "recovery", "recovery complete", took = duration(took));
+                event!(
+                    self.node_status,
+                    INFO,
+                    "recovery",
+                    "recovery complete",
+                    took = duration(took)
+                );
             }
         }
     }
 
     /// Data was found lost or damaged at run time.
     pub(super) fn report_loss(&mut self, message: &str) {
-        if self.recovery.begin(self.board.clocks.now()) {
-            event!(self.board, WARN, "recovery", message);
+        if self.recovery.begin(self.node_status.clocks.now()) {
+            event!(self.node_status, WARN, "recovery", message);
         }
     }
 
     fn report_quorum(&mut self, now: Nanos) {
-        if !self.board.has_begun() {
+        if !self.node_status.has_begun() {
             return;
         }
         let recovering = self.formation.recovering();
         let helps = |node: &NodeId| self.members.is_up(*node) && !recovering.contains(node);
         let others = self.others().filter(helps).count();
-        let up = others + usize::from(!self.board.is_recovering());
+        let up = others + usize::from(!self.node_status.is_recovering());
         let needed = self.formation.durable().members.len() / 2 + 1;
         let has_quorum = up >= needed;
         let before = self.quorum.replace((has_quorum, now));
         match (before, has_quorum) {
             (None, false) => self.quorum = None,
             (None, true) => {
-                event!(self.board, INFO, "cluster", "ready: a quorum of members serves", up = up);
+                event!(
+                    self.node_status,
+                    INFO,
+                    "cluster",
+                    "ready: a quorum of members serves",
+                    up = up
+                );
             }
             (Some((true, _)), false) => event!(
-                self.board,
+                self.node_status,
                 ERROR,
                 "cluster",
                 "quorum lost: requests fail until enough members are back",
@@ -240,7 +259,7 @@ impl Control {
             ),
             (Some((false, since)), true) => {
                 let after = duration(now.since(since));
-                event!(self.board, INFO, "cluster", "quorum back", up = up, after = after);
+                event!(self.node_status, INFO, "cluster", "quorum back", up = up, after = after);
             }
             (Some((_, since)), _) => self.quorum = Some((has_quorum, since)),
         }
@@ -261,7 +280,7 @@ impl Control {
                 ),
             };
             event!(
-                self.board,
+                self.node_status,
                 WARN,
                 "cluster",
                 format!("member not reached for {seconds} s{hint}"),
@@ -281,7 +300,7 @@ impl Control {
         let addr = self.address(peer);
         match (was_slow, is_slow) {
             (false, true) => event!(
-                self.board,
+                self.node_status,
                 WARN,
                 "cluster",
                 "member slow: messages to it wait for a second or longer",
@@ -290,7 +309,7 @@ impl Control {
             ),
             (true, false) if self.members.is_up(peer) => {
                 event!(
-                    self.board,
+                    self.node_status,
                     INFO,
                     "cluster",
                     "member no longer slow",
@@ -359,19 +378,19 @@ impl Control {
         if !self.full_disk.on_write(write, is_done) {
             return;
         }
-        let dir = self.board.config.data_dir.display().to_string();
+        let dir = self.node_status.config.data_dir.display().to_string();
         if is_done {
             let message = match write {
                 Write::Clocks => "clocks of times to live are saved again",
                 Write::Notes => "restarted members are noted again",
             };
-            event!(self.board, INFO, "storage", message, dir = dir);
+            event!(self.node_status, INFO, "storage", message, dir = dir);
         } else {
             let message = match write {
                 Write::Clocks => "disk full: clocks of times to live cannot be saved",
                 Write::Notes => "disk full: a restarted member cannot be noted and has to wait",
             };
-            event!(self.board, ERROR, "storage", message, dir = dir);
+            event!(self.node_status, ERROR, "storage", message, dir = dir);
         }
     }
 
@@ -383,7 +402,7 @@ impl Control {
         message: &str,
         reason: String,
     ) {
-        let now = self.board.clocks.now();
+        let now = self.node_status.clocks.now();
         // A member that fails in another way than before is worth a line; others could fail in
         // many.
         let is_same = |said: &str| peer.is_none() || said == reason;
@@ -396,7 +415,7 @@ impl Control {
         self.complained.insert(peer, (now, reason.clone()));
         match peer {
             Some(peer) => event!(
-                self.board,
+                self.node_status,
                 WARN,
                 "cluster",
                 message,
@@ -404,7 +423,9 @@ impl Control {
                 addr = addr,
                 reason = reason
             ),
-            None => event!(self.board, WARN, "cluster", message, addr = addr, reason = reason),
+            None => {
+                event!(self.node_status, WARN, "cluster", message, addr = addr, reason = reason)
+            }
         }
     }
 

@@ -91,7 +91,7 @@ impl Reports {
 impl Control {
     /// Sends a report to every peer once it is due.
     pub(super) fn send_reports(&mut self, now: Nanos) -> Result<(), String> {
-        let status = self.board.status();
+        let status = self.node_status.status();
         let state = cluster_view::state(&status);
         if !self.reports.is_due(now, state) {
             return Ok(());
@@ -99,14 +99,14 @@ impl Control {
         (self.reports.sent_at, self.reports.sent_state) = (Some(now), state);
         let commands = self.commands.as_ref().map(|facts| facts.commands()).unwrap_or_default();
         let figures = self.reports.commands.add(&commands, now);
-        let mut summary = self.board.summary(&status);
+        let mut summary = self.node_status.summary(&status);
         summary.commands_per_second = figures.per_second;
         (summary.latency_p50, summary.latency_p99) = (figures.p50, figures.p99);
         summary.round_trips = self.reports.round_trips.clone();
-        self.board.cluster_view().set_own(summary.clone());
+        self.node_status.cluster_view().set_own(summary.clone());
         for (peer, at) in self.links.clone() {
             // The clock is read anew: writing to the others has taken time.
-            let sent = self.board.clocks.now();
+            let sent = self.node_status.clocks.now();
             let echo = self.reports.echo(peer, sent);
             let report = Report { sent, echo, summary: summary.clone() };
             let mut bytes = vec![REPORT];
@@ -117,17 +117,17 @@ impl Control {
     }
 
     pub(super) fn on_report(&mut self, peer: NodeId, report: Report) {
-        let now = self.board.clocks.now();
+        let now = self.node_status.clocks.now();
         self.reports.note(peer, &report, now);
         let round_trip = self.reports.round_trips.get(&peer).copied();
         let Report { summary, .. } = report;
         let seen = Seen { summary, heard_at: now, round_trip, is_linked: true };
-        self.board.cluster_view().set_seen(peer, seen);
+        self.node_status.cluster_view().set_seen(peer, seen);
     }
 
     pub(super) fn on_control_link_down(&mut self, peer: NodeId) {
         self.reports.forget(peer);
-        self.board.cluster_view().set_unlinked(peer);
+        self.node_status.cluster_view().set_unlinked(peer);
     }
 }
 

@@ -50,7 +50,7 @@ const RECOVERING: [&str; 4] =
     ["worker_loss_held", "recovering_shards", "shards_recovering", "recovering_keys"];
 
 /// Shared by all threads of one node.
-pub(crate) struct Board {
+pub(crate) struct SharedNodeStatus {
     pub(crate) config: Arc<NodeConfig>,
     pub(crate) clocks: Clocks,
     pub(crate) listen: SocketAddr,
@@ -104,7 +104,7 @@ pub(crate) struct Membership {
     pub(crate) stats: Stats,
 }
 
-impl Board {
+impl SharedNodeStatus {
     pub(crate) fn new(
         config: Arc<NodeConfig>,
         clocks: Clocks,
@@ -112,12 +112,12 @@ impl Board {
         workers: Vec<Arc<Mailbox<Mail>>>,
         control: Arc<Mailbox<ControlMail>>,
         membership: Membership,
-    ) -> Board {
+    ) -> SharedNodeStatus {
         let stats = workers.iter().map(|_| Mutex::default()).collect();
         let measures = workers.iter().map(|_| Mutex::default()).collect();
         let figures = workers.iter().map(|_| Mutex::default()).collect();
         let client_settings = ClientSettings::new(&config);
-        Board {
+        SharedNodeStatus {
             config,
             clocks,
             listen,
@@ -346,7 +346,11 @@ impl Board {
     }
 
     /// Waits until `done`, or for about `most`. True when it is done.
-    pub(crate) fn wait_until(&self, most: Duration, done: impl Fn(&Board) -> bool) -> bool {
+    pub(crate) fn wait_until(
+        &self,
+        most: Duration,
+        done: impl Fn(&SharedNodeStatus) -> bool,
+    ) -> bool {
         let end = std::time::Instant::now() + most;
         let mut guard = lock(&self.changed.0);
         loop {
@@ -464,7 +468,7 @@ fn writes_refused(
     }
 }
 
-impl Facts for Board {
+impl Facts for SharedNodeStatus {
     fn cluster(&self) -> Vec<MemberView> {
         let own = self.summary(&self.status());
         let membership = lock(&self.facts).clone();
