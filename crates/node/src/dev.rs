@@ -8,8 +8,8 @@ use transport::local::Hub;
 use types::Update;
 
 use crate::config::NodeConfig;
-use crate::front::Front;
 use crate::node::{Node, StartError};
+use crate::session::SessionFactory;
 
 /// A whole cluster in this process.
 pub struct Cluster {
@@ -18,19 +18,20 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a node per configuration; each is given the front that `front` makes for it.
+    /// Starts a node per configuration; each is given the session factory that `factory` makes for
+    /// it.
     ///
     /// # Errors
     /// The first node's [`StartError`]; those started before it are stopped.
     pub fn start(
         configs: Vec<NodeConfig>,
-        front: impl Fn(&NodeConfig) -> Arc<dyn Front>,
+        factory: impl Fn(&NodeConfig) -> Arc<dyn SessionFactory>,
         update: &Arc<dyn Update>,
     ) -> Result<Cluster, StartError> {
         let hub = Hub::default();
         let mut nodes = Vec::new();
         for config in configs {
-            nodes.push(start_one(&hub, config, &front, update)?);
+            nodes.push(start_one(&hub, config, &factory, update)?);
         }
         Ok(Cluster { hub, nodes })
     }
@@ -52,13 +53,13 @@ impl Cluster {
         &mut self,
         at: usize,
         config: NodeConfig,
-        front: impl Fn(&NodeConfig) -> Arc<dyn Front>,
+        factory: impl Fn(&NodeConfig) -> Arc<dyn SessionFactory>,
         update: &Arc<dyn Update>,
     ) -> Result<(), StartError> {
         self.nodes[at].stop();
         // How the old one ended does not matter any more.
         let _ = self.nodes[at].join();
-        self.nodes[at] = start_one(&self.hub, config, &front, update)?;
+        self.nodes[at] = start_one(&self.hub, config, &factory, update)?;
         Ok(())
     }
 
@@ -89,10 +90,10 @@ impl Cluster {
 fn start_one(
     hub: &Hub,
     config: NodeConfig,
-    front: &impl Fn(&NodeConfig) -> Arc<dyn Front>,
+    factory: &impl Fn(&NodeConfig) -> Arc<dyn SessionFactory>,
     update: &Arc<dyn Update>,
 ) -> Result<Node, StartError> {
     let network = hub.attach(config.id)?;
-    let front = front(&config);
-    Node::start_on(config, Box::new(network), front, Arc::clone(update))
+    let factory = factory(&config);
+    Node::start_on(config, Box::new(network), factory, Arc::clone(update))
 }

@@ -23,8 +23,8 @@ use types::{Command, Database, NodeId, Outcome, Update};
 use crate::config::{BadConfig, MemberAddress, NodeConfig};
 use crate::events::event;
 use crate::formation::{Cluster, Durable, Formation, Standing};
-use crate::front::Front;
 use crate::registry;
+use crate::session::SessionFactory;
 use crate::settings::Databases;
 use crate::shell::control::{self, Control, Parts};
 use crate::shell::driver::Driver;
@@ -65,7 +65,7 @@ impl Node {
     /// [`StartError`]. The directory is unchanged then, unless it was this node's already.
     pub fn start(
         config: NodeConfig,
-        front: Arc<dyn Front>,
+        factory: Arc<dyn SessionFactory>,
         update: Arc<dyn Update>,
     ) -> Result<Node, StartError> {
         check(&config)?;
@@ -78,7 +78,7 @@ impl Node {
             .collect();
         let network = Tcp::listen(&config.peer_listen, peers)
             .map_err(|error| StartError::Listen { address: config.peer_listen.clone(), error })?;
-        start(config, dir, Box::new(network), front, update)
+        start(config, dir, Box::new(network), factory, update)
     }
 
     /// Starts a node that reaches its peers over `network`.
@@ -88,12 +88,12 @@ impl Node {
     pub fn start_on(
         config: NodeConfig,
         network: Box<dyn Network>,
-        front: Arc<dyn Front>,
+        factory: Arc<dyn SessionFactory>,
         update: Arc<dyn Update>,
     ) -> Result<Node, StartError> {
         check(&config)?;
         let dir = DataDir::open(&config.data_dir, config.id)?;
-        start(config, dir, network, front, update)
+        start(config, dir, network, factory, update)
     }
 
     #[must_use]
@@ -288,7 +288,7 @@ fn start(
     config: NodeConfig,
     mut dir: DataDir,
     mut network: Box<dyn Network>,
-    front: Arc<dyn Front>,
+    factory: Arc<dyn SessionFactory>,
     update: Arc<dyn Update>,
 ) -> Result<Node, StartError> {
     let config = Arc::new(config);
@@ -338,11 +338,11 @@ fn start(
         dir,
         media,
         update,
-        front: Arc::clone(&front),
+        factory: Arc::clone(&factory),
         rng,
     };
     let control = Control::new(parts)?;
-    let threads = Mutex::new(spawn(&node_status, control, polls, listener, &front)?);
+    let threads = Mutex::new(spawn(&node_status, control, polls, listener, &factory)?);
     Ok(Node { node_status, threads })
 }
 
@@ -414,7 +414,7 @@ fn spawn(
     mut control: Control,
     polls: Vec<Poll>,
     listener: TcpListener,
-    front: &Arc<dyn Front>,
+    factory: &Arc<dyn SessionFactory>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut listener = Some(listener);
     let mut workers = Vec::new();
@@ -425,7 +425,7 @@ fn spawn(
             poll.registry().register(listener, token, Interest::READABLE)?;
         }
         let worker =
-            WorkerThread::new(index, Arc::clone(node_status), poll, listener, Arc::clone(front));
+            WorkerThread::new(index, Arc::clone(node_status), poll, listener, Arc::clone(factory));
         workers.push(worker);
     }
     let mut threads = Vec::new();

@@ -67,7 +67,7 @@ pub trait Facts: Send + Sync {
     fn client_settings(&self) -> &ClientSettings;
 
     /// Lets every session take a step soon
-    /// ([`Session::on_timer`](crate::front::Session::on_timer)), because something outside of it
+    /// ([`Session::on_timer`](crate::session::Session::on_timer)), because something outside of it
     /// has changed.
     fn step_sessions(&self) {}
 }

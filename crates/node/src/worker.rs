@@ -36,8 +36,8 @@ use types::{
 };
 
 use crate::engine::{EngineParts, WAITERS_MAX};
-use crate::front::Shortage;
 use crate::registry::{PROTOCOLS, Registration};
+use crate::session::Shortage;
 use crate::uptime::Uptimes;
 use census::Counting;
 use engines::Engines;

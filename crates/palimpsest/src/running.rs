@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use admin::{Admin, AdminConfig};
 use node::node::Node;
-use server::{RespFront, ServerConfig};
+use server::{RespSessionFactory, ServerConfig};
 
 use crate::Failure;
 use crate::command::version::VERSION;
@@ -16,8 +16,8 @@ use crate::log;
 /// Interval at which the process checks its nodes.
 const LOOK: Duration = Duration::from_millis(50);
 
-pub(crate) fn front(config: &Config) -> Arc<RespFront> {
-    RespFront::new(ServerConfig {
+pub(crate) fn session_factory(config: &Config) -> Arc<RespSessionFactory> {
+    RespSessionFactory::new(ServerConfig {
         password: config.password.clone(),
         max_value_size: config.node.max_value_size,
         once_window: config.node.once_window,
@@ -39,14 +39,14 @@ pub(crate) fn start_admin(
     config: &Config,
     listener: TcpListener,
     node: &Node,
-    front: &RespFront,
+    factory: &RespSessionFactory,
 ) -> Result<Admin, Failure> {
     let admin = AdminConfig {
         password: config.password.clone(),
         metrics_password: config.metrics_password.clone(),
         metrics_loopback: config.metrics_loopback,
         version: VERSION,
-        commands: front.command_facts(),
+        commands: factory.command_facts(),
     };
     Admin::start(listener, admin, node.facts())
         .map_err(|error| Failure::usage(format!("cannot serve HTTP: {error}")))
@@ -54,7 +54,7 @@ pub(crate) fn start_admin(
 
 /// Waits for the end: a signal, or a node that stops by itself. Prints `ready` once every node can
 /// serve.
-pub(crate) fn watch(nodes: &[&Node], fronts: &[Arc<RespFront>]) -> Result<(), Failure> {
+pub(crate) fn watch(nodes: &[&Node], factories: &[Arc<RespSessionFactory>]) -> Result<(), Failure> {
     let signals = signals::install();
     let mut was_ready = false;
     loop {
@@ -66,8 +66,8 @@ pub(crate) fn watch(nodes: &[&Node], fronts: &[Arc<RespFront>]) -> Result<(), Fa
             was_ready = true;
             log::say("ready");
         }
-        for (node, front) in nodes.iter().zip(fronts) {
-            front.sample(&*node.facts());
+        for (node, factory) in nodes.iter().zip(factories) {
+            factory.sample(&*node.facts());
         }
         // Readiness is looked at closely; after that only signals and failures matter.
         std::thread::sleep(if was_ready { LOOK * 4 } else { LOOK / 5 });

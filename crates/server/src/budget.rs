@@ -5,7 +5,7 @@
 //! some. This is wrong by much where the sizes of a client's values jump. Therefore the replies
 //! that may be as long as a value are bounded in number as well.
 //!
-//! Replies that were written and not read are not counted here: see `node::front::OUT_LEN_MAX`.
+//! Replies that were written and not read are not counted here: see `node::session::OUT_LEN_MAX`.
 
 use types::limits::VALUE_LEN_DEFAULT;
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base::Nanos;
 use base::decimal::parse_i64;
 use commands::SessionVerb;
-use node::front::SessionContext;
+use node::session::SessionContext;
 use types::Reply;
 
 use crate::clients::ClientFacts;

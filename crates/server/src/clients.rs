@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use base::Nanos;
 use commands::CommandSpec;
-use node::front::Socket;
+use node::session::Socket;
 use types::SessionId;
 
 use crate::counts::Counts;

@@ -7,11 +7,11 @@ use std::sync::Mutex;
 use base::decimal::parse_i64;
 use commands::SessionVerb;
 use commands::glob::{Case, matches};
-use node::front::SessionContext;
+use node::session::SessionContext;
 use types::Reply;
 
-use crate::front::Shared;
 use crate::session::bulk_len_max;
+use crate::session_factory::Shared;
 use crate::slow::{self, SlowChange};
 
 /// Parameters of features that this store does not have, with the defaults of Redis. They are

@@ -5,7 +5,7 @@ mod sections;
 
 use std::fmt::Write;
 
-use node::front::SessionContext;
+use node::session::SessionContext;
 use node::status::{DatabaseFigures, NodeStatus};
 use types::Reply;
 

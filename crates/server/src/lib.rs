@@ -18,7 +18,6 @@ mod cursor;
 mod encoding;
 mod errors;
 mod explain;
-mod front;
 mod histogram;
 mod info;
 mod latency;
@@ -33,6 +32,7 @@ mod rates;
 mod recorder;
 mod redact;
 mod session;
+mod session_factory;
 mod slow;
 mod slowlog;
 mod sparkline;
@@ -43,7 +43,7 @@ mod walk;
 mod watching;
 mod words;
 
-pub use front::{RespFront, ServerConfig};
+pub use session_factory::{RespSessionFactory, ServerConfig};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! `MEMORY DOCTOR`, `MALLOC-STATS`, `PURGE` and `STATS`: the memory of this process.
 
 use commands::SessionVerb;
-use node::front::SessionContext;
+use node::session::SessionContext;
 use types::{Double, Reply};
 
 /// Resident bytes below which redis-server finds nothing to examine.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use node::front::SessionContext;
+use node::session::SessionContext;
 use node::status::Door;
 use types::limits::DATABASES;
 use types::{Reply, SessionId};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use base::Nanos;
 use bytes::Bytes;
 use commands::Combine;
-use node::front::Token;
+use node::session::Token;
 use types::{Access, Command, Database, Key, Outcome, Reply};
 
 use crate::budget::{Budget, Cost};

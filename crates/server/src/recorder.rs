@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use base::Nanos;
 use commands::CommandSpec;
-use node::front::SessionContext;
+use node::session::SessionContext;
 use types::Outcome;
 
 use crate::counts::{Counts, Verdict, WorkerCounts};
-use crate::front::Shared;
 use crate::outcomes;
+use crate::session_factory::Shared;
 
 /// A request from the moment a session takes it.
 #[derive(Clone, Copy, Debug)]

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use base::Nanos;
 use commands::spec::Flag;
 use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
-use node::front::{self, Client, SessionContext, Socket, Token};
+use node::session::{self, Client, SessionContext, Socket, Token};
 use resp::{Limits, Parser, Progress};
 use types::{Clock, Database, Outcome, Reply, SessionId};
 
 use crate::clients::{ClientFacts, State};
-use crate::front::Shared;
 use crate::monitor::Monitor;
 use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token};
 use crate::recorder::{Call, Recorder};
+use crate::session_factory::Shared;
 use crate::transaction::Transaction;
 use crate::{
     client_command, config_command, encoding, info, memory_command, outcomes, transaction, wait,
@@ -384,7 +384,7 @@ impl Session {
         }
     }
 
-    /// Makes the shell call [`front::Session::on_timer`] at `at` or earlier. That looks at
+    /// Makes the shell call [`session::Session::on_timer`] at `at` or earlier. That looks at
     /// everything that may have become due, so one timer is enough.
     pub(crate) fn arm(&mut self, at: Nanos, cx: &mut SessionContext<'_>) {
         if at < self.armed {
@@ -521,7 +521,7 @@ impl Session {
     fn take_requests(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize {
         let mut taken = 0;
         let mut parser = std::mem::take(&mut self.parser);
-        while !self.closing && cx.has_room() && !front::Session::is_full(self) {
+        while !self.closing && cx.has_room() && !session::Session::is_full(self) {
             parser.limits.authenticated = self.authenticated;
             match parser.next(&input[taken..]) {
                 Ok(Progress::Command(request)) => {
@@ -554,7 +554,7 @@ impl Session {
     }
 }
 
-impl front::Session for Session {
+impl session::Session for Session {
     fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize {
         self.look_at_kill();
         self.facts.activity.touch(cx.now);

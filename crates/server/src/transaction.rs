@@ -6,7 +6,7 @@
 //! run: it has no effect. `WATCH` is refused, so that no client relies on it.
 
 use commands::{CommandSpec, Execution, SessionVerb};
-use node::front::SessionContext;
+use node::session::SessionContext;
 use types::Reply;
 
 use crate::session::Session;

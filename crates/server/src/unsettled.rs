@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
-use node::front::SessionContext;
+use node::session::SessionContext;
 use types::{Command, Database, Key, Outcome, Reply};
 
 use crate::pipeline::token;

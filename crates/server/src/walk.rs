@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use commands::SessionVerb;
 use commands::glob::{Case, matches};
-use node::front::SessionContext;
+use node::session::SessionContext;
 use node::status::Facts;
 use types::{Clock, Command, Database, Key, Outcome, Reply};
 

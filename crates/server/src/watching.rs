@@ -4,7 +4,7 @@ use base::{Millis, Nanos};
 use bytes::Bytes;
 use commands::spec::Flag;
 use commands::{CommandSpec, SessionVerb};
-use node::front::SessionContext;
+use node::session::SessionContext;
 
 use crate::counts::Verdict;
 use crate::pipeline::Ended;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use base::{Millis, Prng};
 use node::client_settings::ClientSettings;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
-use node::front::{Ask, Client, Front, Session, SessionContext, Token, Wanted};
+use node::session::{Ask, Client, Session, SessionContext, SessionFactory, Token, Wanted};
 use node::status::{Facts, NodeStatus, Phase};
 use resp::{Reply, ReplyParser};
-use server::{RespFront, ServerConfig};
+use server::{RespSessionFactory, ServerConfig};
 use types::positions::PUBLIC;
 use types::{NodeId, Outcome, SessionId, Tag};
 
@@ -50,7 +50,7 @@ struct RespConnection {
 
 /// All connections of a run.
 pub struct RespConnections {
-    front: Arc<RespFront>,
+    factory: Arc<RespSessionFactory>,
     facts: SimFacts,
     lines: BTreeMap<u64, RespConnection>,
     /// Requests of sessions: the session, and its token.
@@ -71,7 +71,7 @@ impl RespConnections {
         let config =
             ServerConfig { password: None, max_value_size: 1 << 20, once_window, version: "0.0.0" };
         RespConnections {
-            front: RespFront::new(config),
+            factory: RespSessionFactory::new(config),
             facts: SimFacts::new(nodes),
             lines: BTreeMap::new(),
             tags: BTreeMap::new(),
@@ -88,9 +88,11 @@ impl RespConnections {
         op: usize,
         words: &[Vec<u8>],
     ) {
-        let front = &self.front;
-        let line =
-            self.lines.entry(session).or_insert_with(|| RespConnection::new(front, node, session));
+        let factory = &self.factory;
+        let line = self
+            .lines
+            .entry(session)
+            .or_insert_with(|| RespConnection::new(factory, node, session));
         let mut request = Vec::new();
         resp::encode::request(&mut request, words);
         line.to_node.extend(request);
@@ -228,12 +230,12 @@ fn piece(rng: &mut Prng, len: usize) -> usize {
 }
 
 impl RespConnection {
-    fn new(front: &RespFront, node: usize, session: u64) -> RespConnection {
+    fn new(factory: &RespSessionFactory, node: usize, session: u64) -> RespConnection {
         let address = ADDRESS.parse().expect("it is an address");
         let client = Client { id: SessionId(session), peer: address, local: address, worker: 0 };
         RespConnection {
             node,
-            session: front.accept(&client),
+            session: factory.accept(&client),
             to_node: VecDeque::new(),
             untaken: Vec::new(),
             out: Vec::new(),

@@ -12,7 +12,7 @@ use node::config::{
     DatabaseConfig, DiskConfig, Durability, MemberAddress, NodeConfig, ScrubConfig,
 };
 use node::dev::Cluster;
-use node::front::{Client, Front, Session, SessionContext, Token};
+use node::session::{Client, Session, SessionContext, SessionFactory, Token};
 use node::status::{COMMAND_TIME_BOUNDS, CommandFacts, CommandReading};
 use types::{Applied, Clock, Database, NodeId, Outcome, Update, View};
 
@@ -21,10 +21,10 @@ use crate::{Admin, AdminConfig};
 /// Longer than anything takes on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A front whose clients are never heard.
+/// A session factory whose clients are never heard.
 struct Deaf;
 
-impl Front for Deaf {
+impl SessionFactory for Deaf {
     fn accept(&self, _client: &Client) -> Box<dyn Session> {
         Box::new(Deaf)
     }

@@ -12,7 +12,7 @@ use bench::process::{Process, ScratchDir, free_addresses, wait_until};
 use commands::Interpreter;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::dev::Cluster;
-use server::{RespFront, ServerConfig};
+use server::{RespSessionFactory, ServerConfig};
 use types::limits::{ONCE_WINDOW_DEFAULT, VALUE_LEN_DEFAULT};
 use types::{Database, NodeId, Update};
 
@@ -69,7 +69,8 @@ impl Servers {
         (self.ours, self.theirs)
     }
 
-    /// Makes both empty: `state` says what both hold, where that is known. `FLUSHALL` walks through all of a database.
+    /// Makes both empty: `state` says what both hold, where that is known. `FLUSHALL` walks through
+    /// all of a database.
     ///
     /// # Errors
     /// When one refuses.
@@ -150,7 +151,7 @@ fn start_cluster(
         scrub: node::config::ScrubConfig::DEFAULT,
         supported: types::features::Supported::HERE,
     };
-    let front = || {
+    let factory = || {
         let version = env!("CARGO_PKG_VERSION");
         let config = ServerConfig {
             password: None,
@@ -158,10 +159,10 @@ fn start_cluster(
             once_window: ONCE_WINDOW_DEFAULT,
             version,
         };
-        RespFront::new(config)
+        RespSessionFactory::new(config)
     };
     let update: Arc<dyn Update> = Arc::new(Interpreter { max_value_len: VALUE_LEN_DEFAULT });
-    let cluster = Cluster::start(members.iter().map(config).collect(), |_| front(), &update)?;
+    let cluster = Cluster::start(members.iter().map(config).collect(), |_| factory(), &update)?;
     ensure!(cluster.wait_ready(LIMIT), "the nodes do not serve");
     Ok(cluster)
 }

@@ -22,9 +22,9 @@ use types::{Outcome, SessionId, Tag};
 use super::node_status::SharedNodeStatus;
 use super::routes::Routes;
 use crate::engine::shard_of;
-use crate::front::{
-    self, Ask, Client, Front, INPUT_LEN_MAX, OUT_LEN_MAX, OUTSTANDING_MAX, Session, SessionContext,
-    Shortage, Socket, Wanted,
+use crate::session::{
+    self, Ask, Client, INPUT_LEN_MAX, OUT_LEN_MAX, OUTSTANDING_MAX, Session, SessionContext,
+    SessionFactory, Shortage, Socket, Wanted,
 };
 use crate::worker::Input;
 
@@ -70,7 +70,7 @@ struct Slot {
 struct Pending {
     slot: u32,
     id: SessionId,
-    token: front::Token,
+    token: session::Token,
     /// See [`Wanted::write_weight`].
     write_weight: u32,
     /// Counted up with every use of this place, so that a tag names one request only.
@@ -81,7 +81,7 @@ struct Pending {
 pub(crate) struct Clients {
     worker: usize,
     node_status: Arc<SharedNodeStatus>,
-    front: Arc<dyn Front>,
+    factory: Arc<dyn SessionFactory>,
     token_base: usize,
     slots: Vec<Option<Box<Slot>>>,
     free: Vec<u32>,
@@ -121,11 +121,11 @@ impl Clients {
         worker: usize,
         token_base: usize,
         node_status: Arc<SharedNodeStatus>,
-        front: Arc<dyn Front>,
+        factory: Arc<dyn SessionFactory>,
     ) -> Clients {
         Clients {
             worker,
-            front,
+            factory,
             token_base,
             slots: Vec::new(),
             free: Vec::new(),
@@ -166,7 +166,7 @@ impl Clients {
         let slot = Box::new(Slot {
             id: client.id,
             stream,
-            session: self.front.accept(client),
+            session: self.factory.accept(client),
             input: Vec::new(),
             out: Vec::new(),
             written: 0,

@@ -43,7 +43,7 @@ use super::node_status::{Membership, STOP_MAX, SharedNodeStatus};
 use super::record;
 use crate::events::event;
 use crate::formation::{Effect, Formation, Input as Told, Standing};
-use crate::front::Front;
+use crate::session::SessionFactory;
 use crate::status::{CommandFacts, Phase};
 use crate::uptime::Keeper;
 use crate::worker::{Input, Worker, WorkerConfig};
@@ -80,7 +80,7 @@ pub(crate) struct Parts {
     /// `None` where everything has to be forgotten first.
     pub(crate) media: Option<Media>,
     pub(crate) update: Arc<dyn Update>,
-    pub(crate) front: Arc<dyn Front>,
+    pub(crate) factory: Arc<dyn SessionFactory>,
     pub(crate) rng: Prng,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Control {
     guards: Vec<Box<dyn Any + Send>>,
     has_begun: bool,
     update: Arc<dyn Update>,
-    front: Arc<dyn Front>,
+    factory: Arc<dyn SessionFactory>,
     rng: Prng,
     dialler: Dialler,
     /// Members that dial this node and were not yet told that it is there.
@@ -138,9 +138,9 @@ impl Control {
         let Parts {
             node_status, poll, network, mut acceptor, formation, dir, media, update, ..
         } = parts;
-        let (front, mut rng) = (parts.front, parts.rng);
+        let (factory, mut rng) = (parts.factory, parts.rng);
         // Statistics for the reports to the other nodes.
-        let commands = front.commands();
+        let commands = factory.commands();
         poll.registry().register(&mut acceptor, TOKEN_ACCEPTOR, Interest::READABLE)?;
         let (me, workers) = (node_status.id(), node_status.workers.len());
         let members = formation.durable().members.iter().map(|member| member.node);
@@ -159,7 +159,7 @@ impl Control {
             guards: Vec::new(),
             has_begun: false,
             update,
-            front,
+            factory,
             rng,
             dialler,
             unknocked: Vec::new(),
@@ -408,7 +408,7 @@ impl Control {
                 Effect::Reconnect => self.reconnect()?,
                 Effect::Forget => self.forget()?,
                 Effect::Formed => self.begin()?,
-                Effect::Agree(agreed) => self.front.agree(&agreed),
+                Effect::Agree(agreed) => self.factory.agree(&agreed),
                 Effect::Raised(level) => {
                     let level = level.0;
                     event!(

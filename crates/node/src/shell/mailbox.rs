@@ -13,7 +13,7 @@ use transport::{Connection, Hello, Pipe, Reset};
 use types::{Loss, NodeId, Outcome, Tag};
 
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Wake};
-use crate::front::Client;
+use crate::session::Client;
 use crate::worker::{Input, Worker};
 
 /// To a worker's thread.

@@ -23,7 +23,7 @@ use super::routes::Routes;
 use super::write_window::WriteWindow;
 use crate::config::Durability;
 use crate::events::event;
-use crate::front::{Client, Front, Shortage};
+use crate::session::{Client, SessionFactory, Shortage};
 use crate::status::Measures;
 use crate::worker::{Input, Outputs, Worker};
 
@@ -95,7 +95,7 @@ pub(crate) struct WorkerThread {
     backlog: Backlog,
     /// When it was last said that clients cannot be accepted.
     said_out_of_reach: Option<Nanos>,
-    front: Arc<dyn Front>,
+    factory: Arc<dyn SessionFactory>,
     worker: Option<Box<Worker>>,
     clients: Clients,
     peers: Peers,
@@ -139,11 +139,11 @@ impl WorkerThread {
         node_status: Arc<SharedNodeStatus>,
         poll: Poll,
         listener: Option<TcpListener>,
-        front: Arc<dyn Front>,
+        factory: Arc<dyn SessionFactory>,
     ) -> WorkerThread {
         let mailbox = Arc::clone(&node_status.workers[index]);
         let clients =
-            Clients::new(index, TOKEN_CLIENTS, Arc::clone(&node_status), Arc::clone(&front));
+            Clients::new(index, TOKEN_CLIENTS, Arc::clone(&node_status), Arc::clone(&factory));
         let patience = Nanos::from_millis(node_status.config.request_timeout.0);
         let peers = Peers::new(TOKEN_PEERS, patience, Arc::clone(&node_status.control));
         WorkerThread {
@@ -155,7 +155,7 @@ impl WorkerThread {
             listener,
             backlog: Backlog::Empty,
             said_out_of_reach: None,
-            front,
+            factory,
             worker: None,
             clients,
             peers,
@@ -405,7 +405,7 @@ impl WorkerThread {
         if self.node_status.clients.fetch_add(1, Ordering::Relaxed) >= clients_max {
             self.node_status.clients.fetch_sub(1, Ordering::Relaxed);
             self.node_status.clients_refused.fetch_add(1, Ordering::Relaxed);
-            let _ = stream.write(self.front.too_many());
+            let _ = stream.write(self.factory.too_many());
             return;
         }
         let _ = stream.set_nodelay(true);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use base::Millis;
 use bytes::Bytes;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
-use node::front::{Client, Front, Session, SessionContext, Token};
+use node::session::{Client, Session, SessionContext, SessionFactory, Token};
 use types::{
     Access, Applied, Change, Clock, Command, Database, ExpiryChange, NodeId, Outcome, Reply,
     Update, View,
@@ -23,7 +23,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Toy;
 
-impl Front for Toy {
+impl SessionFactory for Toy {
     fn accept(&self, _client: &Client) -> Box<dyn Session> {
         Box::new(Lines::default())
     }

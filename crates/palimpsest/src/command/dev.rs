@@ -6,7 +6,7 @@ use std::sync::Arc;
 use node::config::{Durability, MemberAddress};
 use node::dev::Cluster;
 use node::node::{Node, StartError};
-use server::RespFront;
+use server::RespSessionFactory;
 use types::limits::MEMBERS_MAX;
 
 use crate::config::{self, ADMIN_PORT_OFFSET, Config, LocalAddresses};
@@ -62,14 +62,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         start_empty(&configs)?;
     }
     let listeners = configs.iter().map(running::bind_admin).collect::<Result<Vec<_>, Failure>>()?;
-    let fronts: Vec<_> = configs.iter().map(running::front).collect();
-    let nodes = Nodes::start(&configs, &fronts, args.peer_port.is_some())
+    let factories: Vec<_> = configs.iter().map(running::session_factory).collect();
+    let nodes = Nodes::start(&configs, &factories, args.peer_port.is_some())
         .map_err(|error| Failure::usage(error.to_string()))?;
     let nodes: Vec<&Node> = nodes.all().iter().collect();
     let mut admins = Vec::new();
-    let members = configs.iter().zip(listeners).zip(nodes.iter().zip(&fronts));
-    for ((config, listener), (node, front)) in members {
-        let admin = running::start_admin(config, listener, node, front)?;
+    let members = configs.iter().zip(listeners).zip(nodes.iter().zip(&factories));
+    for ((config, listener), (node, factory)) in members {
+        let admin = running::start_admin(config, listener, node, factory)?;
         let peer = match args.peer_port {
             Some(_) => format!("nodes on {}, ", config.node.peer_listen),
             None => String::new(),
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
         admins.push(admin);
     }
-    running::watch(&nodes, &fronts)
+    running::watch(&nodes, &factories)
 }
 
 /// The nodes of this process, linked in one way or the other.
@@ -94,23 +94,23 @@ enum Nodes {
 impl Nodes {
     fn start(
         configs: &[Config],
-        fronts: &[Arc<RespFront>],
+        factories: &[Arc<RespSessionFactory>],
         over_tcp: bool,
     ) -> Result<Nodes, StartError> {
         if over_tcp {
-            let start = |(config, front): (&Config, &Arc<RespFront>)| {
-                Node::start(config.node.clone(), front.clone(), front.interpreter())
+            let start = |(config, factory): (&Config, &Arc<RespSessionFactory>)| {
+                Node::start(config.node.clone(), factory.clone(), factory.interpreter())
             };
             return Ok(Nodes::Tcp(
-                configs.iter().zip(fronts).map(start).collect::<Result<_, _>>()?,
+                configs.iter().zip(factories).map(start).collect::<Result<_, _>>()?,
             ));
         }
         let nodes = configs.iter().map(|config| config.node.clone()).collect();
-        let front =
-            |node: &node::config::NodeConfig| fronts[usize::from(node.id.0) - 1].clone() as _;
+        let factory =
+            |node: &node::config::NodeConfig| factories[usize::from(node.id.0) - 1].clone() as _;
         // All nodes of one process have the same limits.
-        let update = fronts[0].interpreter();
-        Ok(Nodes::Memory(Cluster::start(nodes, front, &update)?))
+        let update = factories[0].interpreter();
+        Ok(Nodes::Memory(Cluster::start(nodes, factory, &update)?))
     }
 
     fn all(&self) -> &[Node] {

@@ -11,13 +11,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     log::start(config.log, Some(config.node.id.0));
     limits::lift(std::iter::once(&mut config.node));
     let admin = running::bind_admin(&config)?;
-    let front = running::front(&config);
+    let factory = running::session_factory(&config);
     if let Some(path) = args.config_file() {
-        front.set_config_file(path.to_path_buf());
+        factory.set_config_file(path.to_path_buf());
     }
-    let node = Node::start(config.node.clone(), front.clone(), front.interpreter())
+    let node = Node::start(config.node.clone(), factory.clone(), factory.interpreter())
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let admin = running::start_admin(&config, admin, &node, &front)?;
+    let admin = running::start_admin(&config, admin, &node, &factory)?;
     log::say(&format!(
         "node {} serves clients on {}, nodes on {}, http://{}/",
         config.node.id,
@@ -29,5 +29,5 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if has_pmem && !storage::probe::is_dax(&config.node.data_dir).unwrap_or(false) {
         log::say("pmem: emulated");
     }
-    running::watch(&[&node], &[front])
+    running::watch(&[&node], &[factory])
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use node::front::SessionContext;
+use node::session::SessionContext;
 use node::status::NodeStatus;
 
 use super::process::{self, human};

@@ -2,13 +2,13 @@
 
 use commands::spec::Flag;
 use commands::{CommandSpec, Execution, SessionVerb};
-use node::front::{self, Shortage};
+use node::session::{self, Shortage};
 use resp::Limits;
 use types::{Access, Command};
 
 use crate::budget::Cost;
-use crate::front::Shared;
 use crate::pipeline::PARTS_AT_ONCE;
+use crate::session_factory::Shared;
 
 /// Commands that a client may send before it is authenticated.
 pub(super) fn opens(args: &[&[u8]]) -> bool {
@@ -27,12 +27,12 @@ pub(super) fn cost_of(command: &Command, key: &[u8]) -> Cost {
 /// Bytes of one argument. The input buffer is the last limit; a value beyond its own limit gets an
 /// error.
 pub(crate) fn bulk_len_max(shared: &Shared) -> usize {
-    shared.config.max_value_size.saturating_mul(2).clamp(32 << 20, front::INPUT_LEN_MAX)
+    shared.config.max_value_size.saturating_mul(2).clamp(32 << 20, session::INPUT_LEN_MAX)
 }
 
 pub(super) fn limits(shared: &Shared) -> Limits {
     let bulk_len_max = bulk_len_max(shared);
-    Limits { bulk_len_max, request_len_max: front::INPUT_LEN_MAX, authenticated: true }
+    Limits { bulk_len_max, request_len_max: session::INPUT_LEN_MAX, authenticated: true }
 }
 
 /// True for commands that read statistics, and for commands on more keys than are under way at a

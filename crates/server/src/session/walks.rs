@@ -1,7 +1,7 @@
 //! Commands on the whole keyspace, and `KEY.EXPLAIN`.
 
 use commands::SessionVerb;
-use node::front::SessionContext;
+use node::session::SessionContext;
 use types::limits::KEY_LEN_MAX;
 use types::{Outcome, Reply};
 

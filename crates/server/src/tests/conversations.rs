@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::Nanos;
 
-use node::front::Shortage;
+use node::session::Shortage;
 
 use super::world::{Connection, World};
 

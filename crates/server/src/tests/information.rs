@@ -1,7 +1,7 @@
 //! `INFO` and `CLIENT LIST`: the fields that exporters and tools read.
 
 use base::Nanos;
-use node::front::Socket;
+use node::session::Socket;
 
 use super::world::World;
 

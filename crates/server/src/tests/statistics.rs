@@ -1,7 +1,7 @@
 //! Statistics of commands. The expected lines are those of redis-server but for the times.
 
 use base::Nanos;
-use node::front::Shortage;
+use node::session::Shortage;
 use types::Outcome;
 
 use super::world::{Connection, World};

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use commands::Interpreter;
 use node::client_settings::ClientSettings;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
-use node::front::{Ask, Client, Front, Session, SessionContext, Shortage, Socket, Wanted};
+use node::session::{
+    Ask, Client, Session, SessionContext, SessionFactory, Shortage, Socket, Wanted,
+};
 use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
 use types::positions::PUBLIC;
 use types::{Access, View};
@@ -18,7 +20,7 @@ use types::{
     Change, Clock, Command, Database, Key, NodeId, Outcome, SessionId, TimeToLive, Update,
 };
 
-use crate::{RespFront, ServerConfig};
+use crate::{RespSessionFactory, ServerConfig};
 
 pub struct FakeNode {
     config: Arc<NodeConfig>,
@@ -117,9 +119,9 @@ impl Facts for FakeNode {
 /// The outcome of a request that does not run; `None` runs it.
 pub type Fate = fn(&Key, Access) -> Option<Outcome>;
 
-/// All nodes' registers, and the front of one of them.
+/// All nodes' registers, and the session factory of one of them.
 pub struct World {
-    pub front: Arc<RespFront>,
+    pub factory: Arc<RespSessionFactory>,
     pub node: FakeNode,
     pub registers: BTreeMap<(u8, u64, Vec<u8>), Bytes>,
     /// Registers whose key was deleted: they are never collected here.
@@ -148,14 +150,14 @@ pub struct Connection {
 
 impl World {
     pub fn new(password: Option<&[u8]>) -> World {
-        let front = RespFront::new(ServerConfig {
+        let factory = RespSessionFactory::new(ServerConfig {
             password: password.map(<[u8]>::to_vec),
             max_value_size: 1 << 20,
             once_window: types::limits::ONCE_WINDOW_DEFAULT,
             version: "0.0.0",
         });
         World {
-            front,
+            factory,
             node: FakeNode::new(),
             registers: BTreeMap::new(),
             tombstones: BTreeSet::new(),
@@ -178,7 +180,7 @@ impl World {
             local: address(6379),
             worker: 0,
         };
-        let session = self.front.accept(&client);
+        let session = self.factory.accept(&client);
         let (untaken, asks, said, wakes) = Default::default();
         Connection { session, untaken, asks, said, wakes }
     }
@@ -313,7 +315,7 @@ impl World {
     /// The look at counters that the process takes several times a second.
     pub fn sample(&self) {
         self.node.clock.store(self.now.0, Relaxed);
-        self.front.sample(&self.node);
+        self.factory.sample(&self.node);
     }
 
     /// Lets time pass, and timers with it.

@@ -28,9 +28,9 @@ struct Toy {
     is_long: bool,
 }
 
-struct ToyFront;
+struct ToySessionFactory;
 
-impl Front for ToyFront {
+impl SessionFactory for ToySessionFactory {
     fn accept(&self, _client: &Client) -> Box<dyn Session> {
         Box::new(Toy::default())
     }
@@ -43,7 +43,7 @@ impl Front for ToyFront {
 impl Toy {
     fn ask(&mut self, access: Access, cx: &mut SessionContext<'_>) {
         let key = Key::new(&self.asked.to_le_bytes());
-        cx.run(front::Token(self.asked), Database(0), key, Command::new(access, Bytes::new()));
+        cx.run(session::Token(self.asked), Database(0), key, Command::new(access, Bytes::new()));
         self.asked += 1;
         self.outstanding += 1;
     }
@@ -75,7 +75,7 @@ impl Session for Toy {
         input.len()
     }
 
-    fn on_outcome(&mut self, _: front::Token, _: Outcome, cx: &mut SessionContext<'_>) {
+    fn on_outcome(&mut self, _: session::Token, _: Outcome, cx: &mut SessionContext<'_>) {
         self.outstanding -= 1;
         self.is_long &= self.outstanding > 0;
         cx.out.push(b'.');
@@ -162,7 +162,7 @@ impl Rig {
         let poll = Poll::new().expect("an epoll");
         let node_status = Arc::new(node_status(&poll));
         let mut rig = Rig {
-            clients: Clients::new(0, 1 << 20, node_status, Arc::new(ToyFront)),
+            clients: Clients::new(0, 1 << 20, node_status, Arc::new(ToySessionFactory)),
             poll,
             peers: Vec::new(),
             inputs: Vec::new(),

@@ -1,9 +1,9 @@
 //! The interface between a node and the protocol of its clients.
 //!
-//! A [`Front`] makes a [`Session`] per client connection. Sessions are free of sockets, threads and
-//! clocks: bytes go in, bytes and requests come out. The shell owns the socket and routes each
-//! request to the worker of its shard. It returns the outcome to the session, on the session's own
-//! thread. Outcomes arrive in any order; the session orders its replies.
+//! A [`SessionFactory`] makes a [`Session`] per client connection. Sessions are free of sockets,
+//! threads and clocks: bytes go in, bytes and requests come out. The shell owns the socket and
+//! routes each request to the worker of its shard. It returns the outcome to the session, on the
+//! session's own thread. Outcomes arrive in any order; the session orders its replies.
 //!
 //! One thread calls a session, never concurrently. A session must not block, and must not panic on
 //! input of a client: a panic on a worker stops the node.
@@ -33,7 +33,7 @@ const WRITE_LEN: usize = 4096;
 
 /// Makes sessions. One per node, shared by all workers. Sessions of the same worker never run at
 /// the same time.
-pub trait Front: Send + Sync {
+pub trait SessionFactory: Send + Sync {
     /// A client has connected.
     fn accept(&self, client: &Client) -> Box<dyn Session>;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use base::Millis;
-use node::front::{Client, Front, Session};
+use node::session::{Client, Session, SessionFactory};
 use node::settings::Agreed;
 use node::status::{CommandFacts, Facts};
 use types::Update;
@@ -34,7 +34,7 @@ pub struct ServerConfig {
 }
 
 /// Makes RESP sessions.
-pub struct RespFront {
+pub struct RespSessionFactory {
     shared: Arc<Shared>,
 }
 
@@ -59,9 +59,9 @@ impl Shared {
     }
 }
 
-impl RespFront {
+impl RespSessionFactory {
     #[must_use]
-    pub fn new(config: ServerConfig) -> Arc<RespFront> {
+    pub fn new(config: ServerConfig) -> Arc<RespSessionFactory> {
         let limits = Limits::new(config.max_value_size, config.once_window);
         let password = config.password.clone();
         let shared = Shared {
@@ -77,17 +77,17 @@ impl RespFront {
             samples: Samples::default(),
             config_file: OnceLock::new(),
         };
-        Arc::new(RespFront { shared: Arc::new(shared) })
+        Arc::new(RespSessionFactory { shared: Arc::new(shared) })
     }
 
-    /// Runs commands under the limits that count for the node of this front.
+    /// Runs commands under the limits that count for the node of this factory.
     #[must_use]
     pub fn interpreter(&self) -> Arc<dyn Update> {
         self.shared.limits.interpreter()
     }
 }
 
-impl RespFront {
+impl RespSessionFactory {
     /// Names the configuration file in `INFO`. Only the first call counts.
     pub fn set_config_file(&self, path: PathBuf) {
         let _ = self.shared.config_file.set(path);
@@ -114,7 +114,7 @@ impl RespFront {
     }
 }
 
-impl Front for RespFront {
+impl SessionFactory for RespSessionFactory {
     fn accept(&self, client: &Client) -> Box<dyn Session> {
         Box::new(session::Session::new(self.shared.clone(), client))
     }
