@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn any_two_are_a_quorum_of_at_most_three() {
+    fn any_two_of_at_most_three_decide() {
         for count in 1..=9 {
             let all: Vec<u16> = (1..=count).collect();
             let set = ReplicaSet::new(Epoch(1), NodeId(1), &nodes(&all));

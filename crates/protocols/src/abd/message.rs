@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_ordered_by_number_then_writer_then_its_start() {
+    fn versions_order_by_number_writer_and_start() {
         let version = |number, writer, incarnation| Version {
             number,
             writer: NodeId(writer),

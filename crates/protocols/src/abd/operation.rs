@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn read_returns_what_a_majority_holds() {
+    fn read_returns_the_majoritys_value() {
         let mut op = read();
         report(&mut op, 1, 4);
         assert_eq!(op.verdict(replicas()), Verdict::Wait);

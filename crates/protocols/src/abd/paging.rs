@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_version_wins_and_the_shortest_page_bounds_what_is_known() {
+    fn newest_version_wins_within_the_shortest_page() {
         let mut keys: Vec<Key> = (0..3_u8).map(|n| Key::new(&[n])).collect();
         keys.sort();
         let purpose = Purpose::List { tag: Tag(1) };

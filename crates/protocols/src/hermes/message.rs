@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_back_from_their_bytes_and_only_whole() {
+    fn messages_round_trip_and_reject_truncation() {
         let key = Key::new(b"k");
         let version = Version { number: 300, writer: NodeId(2) };
         let value = Some(Bytes::from_static(b"v"));

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_beats_every_rmw_from_the_same_value() {
+    fn write_beats_every_rmw_from_its_value() {
         let base = Version { number: 4, writer: NodeId(2) };
         assert!(base.next(NodeId(9), true) < base.next(NodeId(1), false));
         assert!(base.next(NodeId(1), true) < base.next(NodeId(2), true));

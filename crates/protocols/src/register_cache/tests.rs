@@ -133,7 +133,7 @@ fn emptied_slots_free_memory_and_are_reused() {
 }
 
 #[test]
-fn an_announced_absence_holds_for_one_key_until_it_has_a_register() {
+fn announced_absence_holds_for_one_key() {
     let mut cache: RegisterCache<u32> = RegisterCache::new(Absence::Announced);
     cache.announce_absent(&key(1));
     assert!(matches!(cache.get(&key(1)), CachedRegister::Absent));
@@ -152,7 +152,7 @@ fn an_announced_absence_holds_for_one_key_until_it_has_a_register() {
 
 #[test]
 #[should_panic(expected = "is not resident")]
-fn a_register_that_nobody_asked_storage_for_is_not_taken_for_absent() {
+fn unread_register_is_not_taken_for_absent() {
     let mut cache: RegisterCache<u32> = RegisterCache::new(Absence::Announced);
     cache.announce_absent(&key(1));
     let _ = cache.get(&key(2));

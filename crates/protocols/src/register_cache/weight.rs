@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_what_they_were_made_of() {
+    fn weights_round_trip() {
         assert!(!Weight::NONE.is_key() && !Weight::NONE.expires() && Weight::NONE.bytes() == 0);
         for bytes in [0, 1, 1 << 20, (1 << 31) - 2] {
             for expires in [false, true] {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_gap_waits_for_it() {
+    fn entries_behind_a_gap_wait() {
         let mut history = History::default();
         assert!(history.insert(2, txn(2)) && history.insert(3, txn(3)));
         history.commit(3);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_applied_out_of_order_or_forgotten_before_it_is_applied() {
+    fn entries_apply_in_order_before_they_are_forgotten() {
         let mut history = History::default();
         for index in 1..=3 {
             history.insert(index, txn(index));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_window_is_not_taken() {
+    fn entries_beyond_the_window_are_dropped() {
         let mut history = History::default();
         assert!(!history.insert(WINDOW + 1, txn(1)));
         assert!(history.insert(WINDOW, txn(1)));

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_back_from_their_bytes_and_only_whole() {
+    fn messages_round_trip_and_reject_truncation() {
         let key = Key::new(b"k");
         let command = Command::new(Access::Update, Bytes::from_static(b"incr"));
         let clock = Clock { unix: Millis(1_700_000_000_000), seed: u64::MAX };

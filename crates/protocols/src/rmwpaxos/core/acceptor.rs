@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prepare_below_the_promise_is_refused_and_an_equal_one_answered_again() {
+    fn prepare_needs_at_least_the_promise() {
         let (mut register, mut meta) = (None, ShardMeta::default());
         let promised = Prepared::Promised { raised_ceiling: false };
         assert_eq!(on_prepare(&mut register, &mut meta, EPOCH, ballot(5, 2), false), promised);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_everything_that_could_have_been_promised_is_refused() {
+    fn restart_refuses_every_possible_earlier_promise() {
         let mut meta = ShardMeta { ceiling: 10, ..ShardMeta::default() };
         meta.restarted(EPOCH);
         let mut register = None;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_tombstone_is_removed_and_the_floors_stand_for_it() {
+    fn remove_takes_the_very_tombstone_and_raises_floors() {
         let (mut register, mut meta) = (None, ShardMeta::default());
         let round = ballot(3, 1).round(1);
         accept(&mut register, &meta, round, state(7, None));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_countdown_goes_on_over_states_with_the_same_id_and_starts_anew_with_another() {
+    fn countdown_restarts_only_with_another_expiry_id() {
         let (mut register, meta) = (None, ShardMeta::default());
         accept(&mut register, &meta, ballot(1, 1).round(1), expiring(1, 1));
         let later = Moment { uptime: &Millis(20), ..MOMENT };

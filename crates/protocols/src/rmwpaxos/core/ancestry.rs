@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_found_by_its_slot_and_ballot() {
+    fn attempt_is_found_by_slot_and_ballot() {
         let state = chain(&[1, 2, 3]);
         assert_eq!(look(&attempt(2, 1), &state), Ancestry::In);
         assert_eq!(look(&attempt(9, 1), &state), Ancestry::NotIn, "another was born there");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_ring_nobody_knows() {
+    fn beyond_the_ring_ancestry_is_ambiguous() {
         let state = chain(&[1, 2, 3, 4, 5, 6]);
         assert_eq!(look(&attempt(2, 1), &state), Ancestry::Ambiguous);
         let state = chain(&[1, 2, 3, 3, 3, 3]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_register_with_a_floor_remembers_nothing() {
+    fn absent_register_has_only_its_floor() {
         assert_eq!(ancestry(&attempt(1, 4), 4, None), Ancestry::NotIn);
         assert_eq!(ancestry(&attempt(1, 3), 4, None), Ancestry::Ambiguous);
     }

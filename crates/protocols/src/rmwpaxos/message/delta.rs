@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_changed_makes_of_the_base_what_was_proposed(old in states(), new in states()) {
+        fn delta_turns_the_base_into_the_proposal(old in states(), new in states()) {
             match Delta::between((round(1, 1), &old), &new) {
                 Some(delta) => {
                     prop_assert_eq!(delta.apply(&old), Some(new));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_bytes_appended_to_a_large_value_are_a_hundred_on_the_wire() {
+    fn small_append_takes_a_hundred_bytes() {
         let old = vec![b'x'; 64 * 1024];
         let new = [&old[..], b"sixteen more of it"].concat();
         let (old, new) = (state(1_000, &old), state(1_001, &new[..64 * 1024 + 16]));

@@ -320,7 +320,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_largest_table_has_the_length_that_is_counted_for_it() {
+    fn largest_table_fits_its_stated_length() {
         let bytes = largest();
         assert!(bytes.len() <= TABLE_LEN_MAX);
         assert_eq!(check(&bytes), Ok(()));
@@ -329,7 +329,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_long_reply_is_not_remembered_but_that_there_was_one_is() {
+    fn long_reply_is_remembered_without_its_bytes() {
         let bytes = table(&[(b"s".to_vec(), 1, vec![b'x'; ONCE_REPLY_LEN_MAX + 1])]);
         let seen = read(&bytes.expect("one entry")).look(&once(b"s", 1));
         assert_eq!(seen, Seen::Before(Outcome::AlreadyDone));

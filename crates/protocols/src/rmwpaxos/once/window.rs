@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_runs_in_uptime_and_is_never_early() {
+    fn window_runs_in_uptime_and_never_ends_early() {
         let register = first(remembering("a"), 100);
         assert_eq!(register.windows_over(&Millis(100 + WINDOW)), 0);
         assert_eq!(register.windows_over(&Millis(101 + WINDOW)), 1);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_still_goes_on_and_what_is_new_begins() {
+    fn kept_entries_keep_their_start_and_new_begin() {
         let register = then(&first(remembering("ab"), 100), remembering("abc"), 700);
         assert_eq!(register.windows_over(&Millis(101 + WINDOW)), 0b011);
         assert_eq!(register.windows_over(&Millis(701 + WINDOW)), 0b111);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_one_transition_are_counted_on_their_own_clocks() {
+    fn windows_of_one_transition_use_their_own_clocks() {
         for windows in [[WINDOW, 5 * WINDOW], [5 * WINDOW, WINDOW]] {
             let clocks = TwoClocks(Millis(7), Millis(9_000_000));
             let state = with_table(Some(&written_at_once(windows.map(Millis))));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_between_begins_anew() {
+    fn entry_forgotten_in_between_starts_anew() {
         let register = then(&first(remembering("ab"), 100), remembering("x"), 500);
         // Written by the same transition number, under the same ballot: the same transition.
         assert_eq!(register.windows_over(&Millis(101 + WINDOW)), 1);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_drops_what_each_of_it_finds_over() {
+    fn majority_drops_entries_that_each_finds_over() {
         let nodes = [NodeId(1), NodeId(2), NodeId(3)];
         let set = ReplicaSet::new(types::Epoch(1), NodeId(1), &nodes);
         let peers = Peers::new(NodeId(1), Incarnation(1), Loss(1), &nodes);

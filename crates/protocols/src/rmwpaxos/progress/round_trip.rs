@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearby_resends_are_far_apart_and_far_away_they_wait_for_the_answer() {
+    fn resends_wait_for_the_round_trip() {
         let mut round_trip = RoundTrip::default();
         let resends = |round_trip: RoundTrip| [0, 1, 4, 40].map(|it| round_trip.resend_after(it));
         let millis = |list: [u64; 4]| list.map(Nanos::from_millis);

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn durable_fields_come_back_and_volatile_ones_do_not() {
+    fn durable_fields_round_trip_and_volatile_do_not() {
         let mut register = expiring(TimeToLive::After(Millis(9)));
         let clean = register.clone();
         register.chosen = true;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_countdown_runs_in_uptime_and_is_never_early() {
+    fn countdown_runs_in_uptime_and_never_ends_early() {
         let register = expiring(TimeToLive::After(Millis(50)));
         let later = |uptime| register.countdown(&Millis(uptime), Millis(u64::MAX));
         assert_eq!(later(100), Countdown::Running(Millis(50)));
@@ -362,7 +362,7 @@ mod tests {
 
     /// A value as long as any, under a table as long as any, with numbers as long as any.
     #[test]
-    fn the_largest_register_is_no_longer_than_records_may_be() {
+    fn largest_register_fits_a_record() {
         let most = |number| {
             let ballot = Ballot::ceiling(Epoch::MAX, Ballot::NUMBER_MAX - number);
             (ballot, ExpiryId { version: u64::MAX, birth: ballot })

@@ -549,7 +549,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_owner_at_work_does_not_push_others_out() {
+    fn busy_owner_does_not_evict_other_runs() {
         let mut numbers = vec![1, 2];
         numbers.resize(200, 3);
         let births = births(&numbers);
@@ -562,7 +562,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_that_is_full_is_followed_by_another() {
+    fn full_run_is_followed_by_another() {
         let births = births(&[7; 300]);
         assert_eq!(ring(&births).birth(299), Some(births[0]));
     }

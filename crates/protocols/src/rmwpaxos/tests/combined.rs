@@ -36,7 +36,7 @@ fn one_lags() -> Result<(World, Vec<Envelope>), String> {
 }
 
 #[test]
-fn who_holds_what_another_holds_writes_in_one_round_trip() -> Result<(), String> {
+fn proposer_in_agreement_writes_in_one_round_trip() -> Result<(), String> {
     for durable in [false, true] {
         let mut world = world(durable);
         world.write(0, Ask::Append("a"));
@@ -59,12 +59,12 @@ pub(super) fn an_acceptor_that_holds_something_else() -> Result<(), String> {
 }
 
 #[test]
-fn an_acceptor_completes_phase_one_on_what_it_holds_only() -> Result<(), String> {
+fn acceptor_completes_phase_one_on_its_base_only() -> Result<(), String> {
     an_acceptor_that_holds_something_else()
 }
 
 /// No acceptor took the first proposal, and the next proposer asks its proposer.
-pub(super) fn a_first_proposal_that_nobody_took() -> Result<(), String> {
+pub(super) fn a_first_proposal_without_acceptors() -> Result<(), String> {
     let (mut world, _) = one_lags()?;
     world.sees(0, 1, false);
     world.append(0, "d");
@@ -75,7 +75,7 @@ pub(super) fn a_first_proposal_that_nobody_took() -> Result<(), String> {
 
 #[test]
 fn a_proposer_accepts_after_another_has() -> Result<(), String> {
-    a_first_proposal_that_nobody_took()
+    a_first_proposal_without_acceptors()
 }
 
 /// A3 missed a removal. Its proposal on an absent register counts versions from too low a floor.
@@ -100,7 +100,7 @@ pub(super) fn a_version_below_a_floor() -> Result<(), String> {
 }
 
 #[test]
-fn what_is_made_of_nothing_lies_above_the_floors() -> Result<(), String> {
+fn first_version_lies_above_the_floors() -> Result<(), String> {
     a_version_below_a_floor()
 }
 
@@ -132,14 +132,14 @@ pub(super) fn a_first_proposal_from_before_a_loss() -> Result<(), String> {
 }
 
 #[test]
-fn a_promise_from_before_a_loss_completes_nothing() -> Result<(), String> {
+fn promise_from_before_a_loss_completes_no_phase() -> Result<(), String> {
     a_first_proposal_from_before_a_loss()
 }
 
 /// Only A1 is asked. It holds a round that no other holds, and declines. Then it forgets, recovers
 /// an absent register from the others, and gets a copy of the first proposal.
 #[test]
-fn what_was_declined_is_never_taken() -> Result<(), String> {
+fn declined_proposal_is_never_accepted() -> Result<(), String> {
     let mut world = world(false);
     world.append(1, "b");
     world.flow(|m| m.goes(Kind::Combined, 1, 0));
@@ -172,7 +172,7 @@ fn recovers(message: &Envelope) -> bool {
 /// A3 has missed more transitions than a state remembers. Its proposal on the old state is no
 /// attempt.
 #[test]
-fn who_lags_far_behind_is_not_in_doubt() -> Result<(), String> {
+fn far_lagging_proposer_is_not_in_doubt() -> Result<(), String> {
     for absent in [true, false] {
         let mut world = world(false);
         let neighbour = world.neighbour.clone();
@@ -216,12 +216,12 @@ pub(super) fn a_first_proposal_repeated_after_a_loss() -> Result<(), String> {
 }
 
 #[test]
-fn a_promise_from_before_a_loss_is_not_repeated() -> Result<(), String> {
+fn promise_from_before_a_loss_is_not_repeated() -> Result<(), String> {
     a_first_proposal_repeated_after_a_loss()
 }
 
 #[test]
-fn a_silent_member_is_waited_for_but_not_for_long() -> Result<(), String> {
+fn silent_member_is_waited_for_briefly() -> Result<(), String> {
     let (mut world, _) = one_lags()?;
     world.pass_at(2, Nanos::from_millis(50));
     world.flow(|m| m.among(&[0, 2]));
@@ -234,7 +234,7 @@ fn a_silent_member_is_waited_for_but_not_for_long() -> Result<(), String> {
 }
 
 #[test]
-fn a_refusal_and_something_else_end_it_at_once() -> Result<(), String> {
+fn refusal_and_other_base_end_it_at_once() -> Result<(), String> {
     for refused_first in [false, true] {
         let (mut world, mut first) = one_lags()?;
         // A2 has promised more meanwhile.
@@ -253,7 +253,7 @@ fn a_refusal_and_something_else_end_it_at_once() -> Result<(), String> {
 
 /// A1 has taken the first proposal, which A3 cannot, and its acknowledgement is lost.
 #[test]
-fn a_first_proposal_that_was_given_up_happens_once() -> Result<(), String> {
+fn first_proposal_given_up_happens_once() -> Result<(), String> {
     for seen in [0, 2] {
         let mut world = world(false);
         world.append(0, "a");
@@ -279,7 +279,7 @@ fn a_first_proposal_that_was_given_up_happens_once() -> Result<(), String> {
 /// Two propose on the same state at the same time; their messages meet in every order at every
 /// acceptor.
 #[test]
-fn two_first_proposals_keep_one_history_in_every_order() -> Result<(), String> {
+fn racing_first_proposals_keep_one_history() -> Result<(), String> {
     for order in 0..8_usize {
         for lost in 0..4_usize {
             let mut world = world(false);
@@ -303,7 +303,7 @@ fn two_first_proposals_keep_one_history_in_every_order() -> Result<(), String> {
 /// The power fails at a proposer whose promise was on its way; the message arrives after another's
 /// lower ballot.
 #[test]
-fn a_promise_told_with_a_proposal_outlives_a_power_loss() -> Result<(), String> {
+fn combined_promise_outlives_a_power_loss() -> Result<(), String> {
     let mut world = world(true);
     world.write(0, Ask::Append("a"));
     world.append(2, "c");

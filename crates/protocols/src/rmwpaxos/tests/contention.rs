@@ -27,7 +27,7 @@ fn forwarded(world: &mut World) -> Tag {
 
 /// S46: an owner applies a forwarded operation and dies before it answers.
 #[test]
-fn a_forward_whose_owner_dies_ends_unknown_and_is_not_run_elsewhere() -> Result<(), String> {
+fn forward_to_a_dead_owner_ends_unknown() -> Result<(), String> {
     let mut world = volatile();
     let tag = forwarded(&mut world);
     world.flow(|m| !m.is(Kind::Forwarded));
@@ -39,7 +39,7 @@ fn a_forward_whose_owner_dies_ends_unknown_and_is_not_run_elsewhere() -> Result<
 
 /// F6: a copy of a forward arrives after it was executed, answered and acknowledged.
 #[test]
-fn a_second_copy_of_a_forward_does_nothing() -> Result<(), String> {
+fn second_copy_of_a_forward_has_no_effect() -> Result<(), String> {
     let mut world = volatile();
     forwarded(&mut world);
     let copy = world.bag.iter().find(|m| m.is(Kind::Forward)).cloned();
@@ -52,7 +52,7 @@ fn a_second_copy_of_a_forward_does_nothing() -> Result<(), String> {
 
 /// A forward and its replies fit a frame many times.
 #[test]
-fn large_commands_are_forwarded_a_few_at_a_time() -> Result<(), String> {
+fn few_large_commands_are_forwarded_together() -> Result<(), String> {
     let mut world = volatile();
     forwarded(&mut world);
     let large: &'static str = "x".repeat(300 << 10).leak();
@@ -76,7 +76,7 @@ fn large_commands_are_forwarded_a_few_at_a_time() -> Result<(), String> {
 /// Replies may be longer than the origin could know. Those beyond one frame are answered as
 /// unknown. Of long replies the owner remembers only that it gave them.
 #[test]
-fn an_owner_answers_no_more_than_a_frame_takes() -> Result<(), String> {
+fn owner_answers_at_most_one_frame() -> Result<(), String> {
     let mut world = volatile();
     let tag = forwarded(&mut world);
     let mut sent = world.take(|m| m.is(Kind::Forward));
@@ -163,7 +163,7 @@ pub(super) fn an_answer_to_an_earlier_forward() -> Result<(), String> {
 }
 
 #[test]
-fn an_answer_to_an_earlier_forward_is_not_taken_for_another() -> Result<(), String> {
+fn answer_to_an_earlier_forward_is_ignored() -> Result<(), String> {
     an_answer_to_an_earlier_forward()
 }
 
@@ -223,7 +223,7 @@ pub(super) fn clocks_that_jump() -> Result<(), String> {
 }
 
 #[test]
-fn a_clock_that_jumps_expires_nothing_alone() -> Result<(), String> {
+fn jumping_clock_alone_expires_no_key() -> Result<(), String> {
     clocks_that_jump()
 }
 
@@ -295,7 +295,7 @@ fn late_votes_expire_a_key() -> Result<(), String> {
 
 /// F10: all nodes crash, and their clocks resume from saved values: before the start, or behind it.
 #[test]
-fn countdown_loses_what_its_clock_loses_in_a_crash() -> Result<(), String> {
+fn countdown_lags_as_its_clock_after_a_crash() -> Result<(), String> {
     for (ran, behind) in [(20, 5), (20, 20), (5, 30)] {
         let mut world = World::new(3, true, 1);
         let set = world.start(1, Ask::Expiring { value: b'v', millis: 60 });
@@ -420,7 +420,7 @@ fn only_an_acknowledgement_of_this_ballot_counts() -> Result<(), String> {
 
 /// B2: a refused accept shows that a round is chosen, but not the one accepted here.
 #[test]
-fn a_refused_accept_marks_nothing_as_chosen() -> Result<(), String> {
+fn refused_accept_marks_no_round_chosen() -> Result<(), String> {
     let mut world = volatile();
     world.append(0, "a");
     world.flow(|_| true);

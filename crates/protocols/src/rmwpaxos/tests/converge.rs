@@ -97,7 +97,7 @@ fn a_replica_that_missed_a_write_becomes_equal() -> Result<(), String> {
 
 /// As above, and the third has promised more than the write is worth: a late accept is refused.
 #[test]
-fn a_replica_that_refuses_a_late_accept_becomes_equal() -> Result<(), String> {
+fn replica_refusing_a_late_accept_becomes_equal() -> Result<(), String> {
     let mut world = volatile();
     world.append(2, "x");
     world.flow(|m| m.goes(Kind::Prepare, 2, 2));
@@ -117,7 +117,7 @@ fn a_replica_that_refuses_a_late_accept_becomes_equal() -> Result<(), String> {
 /// The owner's proposal reaches the second acceptor only, and the owner dies: it is decided one way
 /// or the other.
 #[test]
-fn what_only_one_has_accepted_is_decided() -> Result<(), String> {
+fn round_accepted_by_one_is_decided() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     world.write(0, Ask::Append("a"));
     world.append(0, "b");
@@ -131,7 +131,7 @@ fn what_only_one_has_accepted_is_decided() -> Result<(), String> {
 /// A live value whose round lies below a floor that another key has raised at the replica that
 /// lacks it.
 #[test]
-fn a_floor_of_another_key_keeps_nothing_apart() -> Result<(), String> {
+fn another_keys_floor_keeps_no_replicas_apart() -> Result<(), String> {
     let mut world = volatile();
     let neighbour = world.neighbour.clone();
     world.append(0, "a");
@@ -171,7 +171,7 @@ fn an_owner_that_one_refuses_prepares_anew() -> Result<(), String> {
 
 /// A tombstone whose proposer gave up before it learned that it is chosen.
 #[test]
-fn a_tombstone_that_its_proposer_gave_up_is_collected() -> Result<(), String> {
+fn tombstone_given_up_by_its_proposer_is_collected() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     world.write(0, Ask::Append("a"));
     world.start(0, Ask::Delete);
@@ -203,7 +203,7 @@ pub(super) fn a_removal_that_one_missed() -> Result<(), String> {
 }
 
 #[test]
-fn a_removal_that_one_missed_is_made_up_for() -> Result<(), String> {
+fn removal_missed_by_one_is_repeated() -> Result<(), String> {
     a_removal_that_one_missed()
 }
 
@@ -233,7 +233,7 @@ pub(super) fn a_late_accept_after_a_removal() -> Result<(), String> {
 }
 
 #[test]
-fn a_late_accept_brings_back_nothing() -> Result<(), String> {
+fn late_accept_revives_no_register() -> Result<(), String> {
     a_late_accept_after_a_removal()
 }
 
@@ -265,7 +265,7 @@ fn keys_of_shard(world: &World, count: usize) -> Vec<Key> {
 
 /// A start's cost per time does not grow with the number of registers. Only its duration does.
 #[test]
-fn a_walk_after_a_start_reads_a_bounded_part_at_a_time() -> Result<(), String> {
+fn walk_after_a_start_reads_bounded_steps() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     let keys = keys_of_shard(&world, 3 * STEP);
     for key in &keys {
@@ -312,7 +312,7 @@ fn a_question_that_is_lost_is_asked_again() -> Result<(), String> {
 
 /// More tombstones than a node keeps in mind.
 #[test]
-fn a_tombstone_for_which_there_is_no_room_is_collected_when_there_is() -> Result<(), String> {
+fn tombstone_without_room_is_collected_later() -> Result<(), String> {
     let mut world = volatile();
     for node in &mut world.nodes {
         node.protocol.parts.deletion.fill(world.now + Nanos::from_secs(30));

@@ -33,7 +33,7 @@ fn two_under_way(durable: bool) -> World {
 }
 
 #[test]
-fn those_who_hold_the_base_are_sent_what_changed() -> Result<(), String> {
+fn holders_of_the_base_get_deltas() -> Result<(), String> {
     let mut world = two_under_way(false);
     for receiver in [1, 2] {
         let sent = world.bag.iter().filter(|m| m.goes(Kind::Delta, 0, receiver)).count();
@@ -46,7 +46,7 @@ fn those_who_hold_the_base_are_sent_what_changed() -> Result<(), String> {
 }
 
 #[test]
-fn a_new_owner_sends_deltas_to_those_who_reported_its_base() -> Result<(), String> {
+fn new_owner_sends_deltas_to_base_reporters() -> Result<(), String> {
     let mut world = world(false);
     world.write(0, Ask::Append("a"));
     world.append(0, "b");
@@ -61,7 +61,7 @@ fn a_new_owner_sends_deltas_to_those_who_reported_its_base() -> Result<(), Strin
 }
 
 #[test]
-fn a_chosen_base_is_expected_at_those_who_were_not_asked() -> Result<(), String> {
+fn chosen_base_is_expected_at_members_not_asked() -> Result<(), String> {
     let mut world = world(false);
     world.append(0, "a");
     world.prepared(&[0, 1, 2]);
@@ -78,7 +78,7 @@ fn a_chosen_base_is_expected_at_those_who_were_not_asked() -> Result<(), String>
 }
 
 #[test]
-fn a_delta_whose_predecessor_was_lost_is_asked_for_whole() -> Result<(), String> {
+fn delta_after_a_lost_one_is_requested_whole() -> Result<(), String> {
     let mut world = two_under_way(false);
     world.lose(|m| m.receiver() == 1 && is_k(m, 2));
     world.flow(|m| m.goes(Kind::Delta, 0, 1));
@@ -93,7 +93,7 @@ fn a_delta_whose_predecessor_was_lost_is_asked_for_whole() -> Result<(), String>
 }
 
 #[test]
-fn a_delta_that_overtakes_another_is_asked_for_whole() -> Result<(), String> {
+fn overtaking_delta_is_requested_whole() -> Result<(), String> {
     let mut world = two_under_way(false);
     let mut deltas = world.take(|m| m.goes(Kind::Delta, 0, 1));
     deltas.reverse();
@@ -122,7 +122,7 @@ fn a_delta_that_comes_again_is_acknowledged_again() -> Result<(), String> {
 
 /// The first delta was accepted and not flushed when power was lost.
 #[test]
-fn a_delta_after_a_power_loss_makes_nothing_of_an_older_state() -> Result<(), String> {
+fn delta_after_power_loss_changes_no_older_state() -> Result<(), String> {
     let mut world = two_under_way(true);
     let mut deltas = world.take(|m| m.goes(Kind::Delta, 0, 1));
     let second = deltas.pop().into_iter().collect();
@@ -148,7 +148,7 @@ fn an_acceptor_that_forgot_everything_applies_no_delta() -> Result<(), String> {
 }
 
 #[test]
-fn an_absent_register_is_not_even_promised_by_a_delta() -> Result<(), String> {
+fn delta_to_an_absent_register_promises_no_ballot() -> Result<(), String> {
     let mut world = world(false);
     world.append(0, "a");
     claim(!world.bag.iter().any(|m| m.is(Kind::Delta)), "nothing can be kept of nothing")?;
@@ -178,7 +178,7 @@ fn to_and_from_a_tombstone_states_travel_whole() -> Result<(), String> {
 
 /// Node 1 lacks `a`, cannot apply the delta that makes `ab` of it, and its question is on its way
 /// when `ab` is chosen.
-fn asked_for_what_is_chosen() -> (World, Vec<Envelope>) {
+fn asked_for_a_chosen_round() -> (World, Vec<Envelope>) {
     let mut world = world(false);
     world.append(0, "a");
     world.prepared(&[0, 1, 2]);
@@ -191,8 +191,8 @@ fn asked_for_what_is_chosen() -> (World, Vec<Envelope>) {
 }
 
 #[test]
-fn what_is_settled_is_sent_whole_to_whoever_asks() -> Result<(), String> {
-    let (mut world, asked) = asked_for_what_is_chosen();
+fn chosen_round_is_sent_whole_on_request() -> Result<(), String> {
+    let (mut world, asked) = asked_for_a_chosen_round();
     claim(asked.len() == 1 && k_at(&world, 1) == 0, "it asks once and holds nothing")?;
     claim(world.nodes[0].protocol.core.actives().is_empty(), "nobody works on the key")?;
     world.deliver_all(asked);
@@ -202,7 +202,7 @@ fn what_is_settled_is_sent_whole_to_whoever_asks() -> Result<(), String> {
 }
 
 pub(super) fn a_later_state_under_its_own_round() -> Result<(), String> {
-    let (mut world, asked) = asked_for_what_is_chosen();
+    let (mut world, asked) = asked_for_a_chosen_round();
     world.append(0, "c");
     world.lose(|m| m.receiver() == 1);
     world.deliver_all(asked);
@@ -215,13 +215,13 @@ pub(super) fn a_later_state_under_its_own_round() -> Result<(), String> {
 }
 
 #[test]
-fn a_round_out_of_flight_is_answered_with_the_newest_under_its_own() -> Result<(), String> {
+fn ended_round_is_answered_with_the_newest_state() -> Result<(), String> {
     a_later_state_under_its_own_round()
 }
 
 /// The question arrives before or after the owner knows that another has taken over.
 #[test]
-fn a_question_to_a_former_owner_brings_nothing_back() -> Result<(), String> {
+fn question_to_a_former_owner_revives_no_state() -> Result<(), String> {
     for knows in [false, true] {
         let mut world = two_under_way(false);
         world.lose(|m| m.receiver() > 0 && is_k(m, 2));
@@ -261,7 +261,7 @@ pub(super) fn a_question_is_no_answer() -> Result<(), String> {
 }
 
 #[test]
-fn asking_for_the_whole_is_neither_consent_nor_refusal() -> Result<(), String> {
+fn requesting_the_whole_is_no_vote() -> Result<(), String> {
     a_question_is_no_answer()
 }
 
@@ -317,13 +317,13 @@ pub(super) fn the_same_bytes_under_another_round() -> Result<(), String> {
 }
 
 #[test]
-fn the_same_bytes_under_another_round_are_no_base() -> Result<(), String> {
+fn equal_bytes_under_another_round_are_no_base() -> Result<(), String> {
     the_same_bytes_under_another_round()
 }
 
 /// Bytes to others of sixteen more on a value of 64 KiB, acknowledgements included.
 #[test]
-fn sixteen_bytes_on_a_large_value_cost_their_members_little() -> Result<(), String> {
+fn small_append_costs_few_bytes_per_member() -> Result<(), String> {
     static LARGE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
     let large = std::str::from_utf8(&LARGE).expect("it is ASCII");
     let mut world = World::with(

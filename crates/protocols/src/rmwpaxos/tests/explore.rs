@@ -203,7 +203,7 @@ fn explore_late(seed: u64, members: u16, durable: bool) -> Result<(), String> {
 }
 
 #[test]
-fn nobody_disbelieves_itself_for_what_comes_late() {
+fn late_messages_make_no_node_disbelieve_itself() {
     for seed in 0..LATE_SEEDS {
         let (members, durable) = (if seed % 3 == 0 { 5 } else { 3 }, seed % 4 != 0);
         if let Err(what) = explore_late(seed, members, durable) {
@@ -366,7 +366,7 @@ fn schedules_with_slow_members_stay_linearizable_and_settle() {
 }
 
 #[test]
-fn listings_are_reads_of_what_exists() {
+fn listings_are_reads_of_existence() {
     three_and_five(explore_listings);
 }
 
@@ -382,7 +382,7 @@ fn core_alone_keeps_one_history() {
 }
 
 #[test]
-fn what_is_repeated_keeps_one_history() {
+fn repeated_commands_keep_one_history() {
     for seed in 0..1_500 {
         for (members, durable) in [(3, true), (3, false)] {
             if let Err(fault) = explore_once(seed, members, durable) {
@@ -393,7 +393,7 @@ fn what_is_repeated_keeps_one_history() {
 }
 
 #[test]
-fn what_is_repeated_among_five_members_keeps_one_history() {
+fn repeated_commands_among_five_keep_one_history() {
     for seed in 0..300 {
         let durable = seed % 2 == 0;
         if let Err(fault) = explore_once(seed, 5, durable) {
@@ -405,6 +405,6 @@ fn what_is_repeated_among_five_members_keeps_one_history() {
 /// A register recovered as absent took a late proposal of the ballot whose tombstone had been
 /// removed.
 #[test]
-fn a_seed_that_once_brought_back_what_was_deleted() {
+fn seed_that_once_revived_a_deleted_key() {
     explore_all(100_808..100_809, 3, false);
 }

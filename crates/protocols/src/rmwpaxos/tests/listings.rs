@@ -21,7 +21,7 @@ fn accepted_by_one(world: &mut World, ask: Ask) {
 }
 
 #[test]
-fn a_first_write_that_one_accepted_is_not_listed_as_there() -> Result<(), String> {
+fn first_write_accepted_by_one_is_not_listed() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     accepted_by_one(&mut world, Ask::Append("a"));
     claim(world.held(2).is_some_and(|it| it.state.is_some()), "A3 holds it")?;
@@ -35,7 +35,7 @@ fn a_first_write_that_one_accepted_is_not_listed_as_there() -> Result<(), String
 }
 
 #[test]
-fn what_the_only_two_differ_in_is_named_apart() -> Result<(), String> {
+fn keys_that_two_reports_dispute_are_undecided() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     accepted_by_one(&mut world, Ask::Append("a"));
     world.sees(2, 1, false);
@@ -47,7 +47,7 @@ fn what_the_only_two_differ_in_is_named_apart() -> Result<(), String> {
 }
 
 #[test]
-fn a_listing_does_not_wait_for_a_silent_member() -> Result<(), String> {
+fn listing_does_not_wait_for_a_silent_member() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     accepted_by_one(&mut world, Ask::Append("a"));
     let tag = world.list(2);
@@ -59,7 +59,7 @@ fn a_listing_does_not_wait_for_a_silent_member() -> Result<(), String> {
 }
 
 #[test]
-fn an_unconfirmed_delete_hides_nothing_from_a_listing() -> Result<(), String> {
+fn unconfirmed_delete_hides_no_key_from_a_listing() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     world.write(1, Ask::Append("a"));
     accepted_by_one(&mut world, Ask::Delete);
@@ -117,7 +117,7 @@ fn listed_while_over_on(first: usize) -> Result<[(usize, usize); 2], String> {
 }
 
 #[test]
-fn a_key_is_listed_until_its_time_is_over_on_a_majority() -> Result<(), String> {
+fn key_is_listed_until_a_majority_expires_it() -> Result<(), String> {
     claim(listed_while_over_on(0)? == [(1, 0), (1, 0)], "it is not over")?;
     claim(listed_while_over_on(1)? == [(1, 0), (0, 1)], "over on one: a read has to say")?;
     claim(listed_while_over_on(2)? == [(0, 0), (0, 1)], "over on two of three")?;
@@ -127,8 +127,7 @@ fn a_key_is_listed_until_its_time_is_over_on_a_majority() -> Result<(), String> 
 /// A holder of the last value and the member that missed it have counted its time down. They are a
 /// majority, but not one of the members that list the value.
 #[test]
-fn a_key_that_one_replica_has_missed_the_last_of_is_not_listed_on_the_word_of_the_others()
--> Result<(), String> {
+fn expired_value_missed_by_one_is_undecided() -> Result<(), String> {
     let mut world = World::new(3, false, 1);
     world.write(0, Ask::Expiring { value: b'v', millis: 60 });
     world.append(0, "a");

@@ -35,7 +35,7 @@ pub(super) fn recovery_from_a_minority() -> Result<(), String> {
 }
 
 #[test]
-fn a_minority_value_is_not_adopted_as_a_vote() -> Result<(), String> {
+fn minority_value_is_not_adopted_as_a_vote() -> Result<(), String> {
     recovery_from_a_minority()
 }
 
@@ -68,7 +68,7 @@ fn an_acknowledgement_from_before_a_loss_is_void() -> Result<(), String> {
 
 /// S29: two of five forget faster than they recover, one of them again in the middle of it.
 #[test]
-fn recovering_members_say_nothing_and_end() -> Result<(), String> {
+fn recovering_members_are_silent_and_recover() -> Result<(), String> {
     let mut world = World::new(5, false, 1);
     world.write(0, Ask::Append("a"));
     world.crash(0, 0);
@@ -89,7 +89,7 @@ fn recovering_members_say_nothing_and_end() -> Result<(), String> {
 
 /// S30: all forget at once.
 #[test]
-fn when_all_forget_there_is_no_answer_rather_than_an_empty_one() -> Result<(), String> {
+fn total_amnesia_gives_no_answer() -> Result<(), String> {
     let mut world = volatile();
     world.write(0, Ask::Append("a"));
     (0..3).for_each(|node| world.crash(node, 0));
@@ -154,7 +154,7 @@ pub(super) fn an_answer_to_an_earlier_start() -> Result<(), String> {
 }
 
 #[test]
-fn an_answer_to_an_earlier_start_counts_for_nothing() -> Result<(), String> {
+fn answer_to_an_earlier_start_does_not_count() -> Result<(), String> {
     an_answer_to_an_earlier_start()
 }
 
@@ -181,7 +181,7 @@ fn overtaken_by_its_shard(world: &mut World) -> Result<Vec<Envelope>, String> {
 
 /// A register's own recovery ends after its shard's. Rounds accepted in between stay.
 #[test]
-fn a_late_recovery_overwrites_nothing() -> Result<(), String> {
+fn late_recovery_overwrites_no_register() -> Result<(), String> {
     let mut world = volatile();
     let late = overtaken_by_its_shard(&mut world)?;
     world.deliver_all(late);
@@ -191,7 +191,7 @@ fn a_late_recovery_overwrites_nothing() -> Result<(), String> {
 
 /// While a shard is recovered, a register that its recovery has passed is lost again.
 #[test]
-fn a_shard_forgotten_while_it_is_recovered_is_recovered_from_the_start() -> Result<(), String> {
+fn shard_forgotten_in_recovery_restarts_its_recovery() -> Result<(), String> {
     let mut world = volatile();
     let (shard, neighbour) = (world.key.shard(), world.neighbour.clone());
     world.write(1, Ask::Append("a"));
@@ -228,7 +228,7 @@ fn a_shard_forgotten_while_it_is_recovered_is_recovered_from_the_start() -> Resu
 /// A register is asked for, its shard is recovered first, and it is lost once more while the
 /// answers are still on their way.
 #[test]
-fn answers_from_before_a_register_took_part_again_count_for_nothing() -> Result<(), String> {
+fn answers_from_before_recovery_do_not_count() -> Result<(), String> {
     let mut world = volatile();
     let late = overtaken_by_its_shard(&mut world)?;
     let key = world.key.clone();
@@ -267,7 +267,7 @@ fn most_under_way(world: &mut World) -> (usize, usize) {
 
 /// Bytes in flight to a recovery are bounded, and short registers are asked for in parallel.
 #[test]
-fn a_shard_is_recovered_with_as_much_under_way_as_a_link_takes() -> Result<(), String> {
+fn shard_recovery_fills_a_link() -> Result<(), String> {
     let mut world = volatile();
     let large: &'static str = "x".repeat(1 << 20).leak();
     for key in keys_of_shard(&world, 40) {
@@ -302,7 +302,7 @@ fn a_shard_is_recovered_with_as_much_under_way_as_a_link_takes() -> Result<(), S
 /// Another has lost some of the registers, too, and is silent about those: all others are
 /// recovered.
 #[test]
-fn what_a_majority_has_lost_holds_up_no_other_register() -> Result<(), String> {
+fn registers_lost_by_a_majority_block_no_other() -> Result<(), String> {
     let mut world = volatile();
     let large: &'static str = "x".repeat(1 << 20).leak();
     let mut keys = keys_of_shard(&world, 40);

@@ -40,10 +40,10 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::AbsentAsTombstone => Catch::Schedule(removal::a_floor_of_another_key),
         Mutation::OneHolderWins => Catch::Schedule(presence_conflict::one_that_brings_back),
         Mutation::WitnessIgnored => {
-            Catch::Schedule(presence_conflict::one_that_lost_what_the_last_missed)
+            Catch::Schedule(presence_conflict::one_that_lost_a_register_the_last_missed)
         }
         Mutation::WitnessAlone => {
-            Catch::Schedule(presence_conflict::one_that_calls_the_others_forgetful)
+            Catch::Schedule(presence_conflict::one_holder_against_absent_members)
         }
         Mutation::FloorsStay => Catch::Schedule(rollback_detector::a_floor_that_went_back),
         Mutation::DenialIgnored => {
@@ -92,15 +92,15 @@ fn catch(mutation: Mutation) -> Catch {
             Catch::Schedule(combined::a_first_proposal_repeated_after_a_loss)
         }
         Mutation::FirstAcceptedByProposer => {
-            Catch::Schedule(combined::a_first_proposal_that_nobody_took)
+            Catch::Schedule(combined::a_first_proposal_without_acceptors)
         }
         Mutation::OnceForgetsNoOps => Catch::Schedule(once::a_condition_that_fails_for_a_repeat),
         Mutation::OnceEvictsOldest => Catch::Schedule(once::a_session_too_many),
-        Mutation::OnceRefusalStays => Catch::Schedule(once::a_refusal_of_what_ran),
+        Mutation::OnceRefusalStays => Catch::Schedule(once::a_refusal_of_a_command_that_ran),
         Mutation::OnceLostOnDelete => Catch::Schedule(once::a_repeat_after_a_deletion),
         Mutation::OnceCollected => Catch::Schedule(once::a_repeat_after_a_while),
         Mutation::OnceDroppedByOne => Catch::Schedule(once::a_clock_that_jumps),
-        Mutation::OnceFromUndecided => Catch::Schedule(once::a_repeat_of_what_is_undecided),
+        Mutation::OnceFromUndecided => Catch::Schedule(once::a_repeat_of_an_undecided_command),
         // Rules of other protocols, which add to the list on their own.
         _ => Catch::Elsewhere,
     }

@@ -66,7 +66,7 @@ fn the_same_line_at_all_nodes_runs_once() -> Result<(), String> {
 }
 
 #[test]
-fn a_repeat_of_a_quiet_key_disturbs_nobody() -> Result<(), String> {
+fn repeat_of_a_quiet_key_disturbs_no_owner() -> Result<(), String> {
     let mut world = volatile();
     done(&mut world, 0, append("a", 1, 1))?;
     let tag = world.start(1, append("a", 1, 1));
@@ -118,7 +118,7 @@ fn fill(world: &mut World) -> Result<(), String> {
 }
 
 #[test]
-fn nobody_is_forgotten_for_somebody_younger() -> Result<(), String> {
+fn full_table_evicts_no_older_session() -> Result<(), String> {
     a_session_too_many()
 }
 
@@ -161,7 +161,7 @@ fn a_longer_request_timeout_runs_no_command_twice() -> Result<(), String> {
 
 /// A node took a line in within the window, and read its register after the window.
 #[test]
-fn a_line_that_waited_for_its_register_runs_no_second_time() -> Result<(), String> {
+fn line_that_waited_for_loading_runs_once() -> Result<(), String> {
     for late in 0..3 {
         let mut world = volatile();
         done(&mut world, 0, append("a", 1, 1))?;
@@ -177,7 +177,7 @@ fn a_line_that_waited_for_its_register_runs_no_second_time() -> Result<(), Strin
 }
 
 #[test]
-fn an_owner_at_work_makes_room_when_windows_are_over() -> Result<(), String> {
+fn busy_owner_makes_room_after_windows_end() -> Result<(), String> {
     let mut world = volatile();
     for session in 0..ONCE_ENTRIES_MAX as u8 {
         done(&mut world, 1, append("a", session, 1))?;
@@ -206,7 +206,7 @@ pub(super) fn a_clock_that_jumps() -> Result<(), String> {
 }
 
 #[test]
-fn a_clock_that_jumps_forgets_nothing_alone() -> Result<(), String> {
+fn jumping_clock_alone_forgets_no_command() -> Result<(), String> {
     a_clock_that_jumps()
 }
 
@@ -221,7 +221,7 @@ pub(super) fn a_repeat_after_a_deletion() -> Result<(), String> {
 }
 
 #[test]
-fn a_deleted_key_remembers_what_ran_on_it() -> Result<(), String> {
+fn deleted_key_remembers_its_commands() -> Result<(), String> {
     a_repeat_after_a_deletion()
 }
 
@@ -242,7 +242,7 @@ fn a_tombstone_that_remembers_is_kept() -> Result<(), String> {
 }
 
 #[test]
-fn a_tombstone_is_collected_when_the_windows_are_over() -> Result<(), String> {
+fn tombstone_is_collected_after_its_windows() -> Result<(), String> {
     for once in [append("a", 1, 1), Ask::Get.once(1, 1), Ask::Delete.once(1, 1)] {
         let mut world = volatile();
         done(&mut world, 0, once)?;
@@ -258,7 +258,7 @@ fn a_tombstone_is_collected_when_the_windows_are_over() -> Result<(), String> {
 
 /// The value's time is over, and the table may be full for long.
 #[test]
-fn a_full_table_of_a_value_that_expires_is_voted_on_once() -> Result<(), String> {
+fn full_table_of_an_expiring_value_votes_once() -> Result<(), String> {
     let mut world = volatile();
     fill(&mut world)?;
     let key = world.key.clone();
@@ -284,7 +284,7 @@ fn is_remembered_at(world: &World, nodes: &[usize]) -> bool {
 }
 
 #[test]
-fn what_is_remembered_is_forgotten_in_time_though_nobody_asks() -> Result<(), String> {
+fn commands_are_forgotten_in_time_without_clients() -> Result<(), String> {
     for is_restarted in [false, true] {
         let mut world = World::new(3, true, 1);
         fill(&mut world)?;
@@ -302,7 +302,7 @@ fn what_is_remembered_is_forgotten_in_time_though_nobody_asks() -> Result<(), St
 }
 
 #[test]
-fn an_owner_at_work_forgets_what_is_over() -> Result<(), String> {
+fn busy_owner_forgets_ended_windows() -> Result<(), String> {
     let mut world = volatile();
     for session in 0..8 {
         done(&mut world, 1, append("a", session, 1))?;
@@ -319,7 +319,7 @@ fn an_owner_at_work_forgets_what_is_over() -> Result<(), String> {
 }
 
 /// E2, F1: a repeat finds its command in a state that a minority holds.
-pub(super) fn a_repeat_of_what_is_undecided() -> Result<(), String> {
+pub(super) fn a_repeat_of_an_undecided_command() -> Result<(), String> {
     let mut world = volatile();
     world.start(0, append("a", 1, 1));
     world.prepared(&[0, 1, 2]);
@@ -336,13 +336,13 @@ pub(super) fn a_repeat_of_what_is_undecided() -> Result<(), String> {
 }
 
 #[test]
-fn a_repeat_waits_until_what_it_found_is_chosen() -> Result<(), String> {
-    a_repeat_of_what_is_undecided()
+fn repeat_waits_until_its_entry_is_chosen() -> Result<(), String> {
+    a_repeat_of_an_undecided_command()
 }
 
 /// An attempt that the ring has forgotten: the state remembers more of it than of others.
 #[test]
-fn an_attempt_beyond_the_ring_is_found_in_the_table() -> Result<(), String> {
+fn attempt_beyond_the_ring_is_in_the_table() -> Result<(), String> {
     let mut world = volatile();
     let tag = world.start(0, append("a", 1, 1));
     world.prepared(&[0, 1, 2]);
@@ -370,7 +370,7 @@ fn busy(world: &mut World) {
 /// Whatever a node has said of a command is held up for longer than that is remembered, and
 /// meanwhile it ran.
 #[test]
-fn what_is_held_up_for_longer_than_it_is_remembered_is_not_run() -> Result<(), String> {
+fn delayed_copy_beyond_its_window_is_refused() -> Result<(), String> {
     let mut world = volatile();
     busy(&mut world);
     let tag = world.start(0, append("a", 1, 1));
@@ -388,7 +388,7 @@ fn what_is_held_up_for_longer_than_it_is_remembered_is_not_run() -> Result<(), S
 }
 
 /// F5: an attempt that the ring has forgotten was chosen, and then the session went on.
-pub(super) fn a_refusal_of_what_ran() -> Result<(), String> {
+pub(super) fn a_refusal_of_a_command_that_ran() -> Result<(), String> {
     let mut world = volatile();
     let tag = world.start(0, append("a", 1, 1));
     world.prepared(&[0, 1, 2]);
@@ -412,13 +412,13 @@ pub(super) fn a_refusal_of_what_ran() -> Result<(), String> {
 }
 
 #[test]
-fn a_refusal_is_not_believed_of_what_may_have_run() -> Result<(), String> {
-    a_refusal_of_what_ran()
+fn refusal_of_a_possible_run_is_not_believed() -> Result<(), String> {
+    a_refusal_of_a_command_that_ran()
 }
 
 /// A process was stopped for longer than its command is remembered, and then continues with it.
 #[test]
-fn what_was_held_up_beyond_its_deadline_is_not_run() -> Result<(), String> {
+fn command_beyond_its_deadline_is_not_run() -> Result<(), String> {
     let mut world = volatile();
     let tag = world.start(0, append("a", 1, 1));
     let promises = {

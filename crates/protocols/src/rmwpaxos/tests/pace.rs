@@ -44,7 +44,7 @@ fn written_without_the_third() -> Result<World, String> {
 }
 
 #[test]
-fn who_is_spared_is_told_when_it_is_steady_again() -> Result<(), String> {
+fn spared_member_is_repaired_once_steady() -> Result<(), String> {
     let mut world = written_without_the_third()?;
     world.pass_at(0, LATE);
     world.flow(|m| m.among(&[0]));
@@ -57,7 +57,7 @@ fn who_is_spared_is_told_when_it_is_steady_again() -> Result<(), String> {
 }
 
 #[test]
-fn who_is_spared_is_asked_when_the_others_are_silent() -> Result<(), String> {
+fn spared_member_is_asked_if_others_are_silent() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Spared);
     let tag = world.append(0, "b");
     world.lose(|m| m.among(&[0, 1]) && m.receiver() == 1);
@@ -68,7 +68,7 @@ fn who_is_spared_is_asked_when_the_others_are_silent() -> Result<(), String> {
 }
 
 #[test]
-fn what_waits_for_a_slow_peer_is_not_sent_again() -> Result<(), String> {
+fn messages_queued_for_slow_peers_are_not_resent() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Slow);
     world.sees(0, 1, false);
     let tag = world.append(0, "b");
@@ -84,7 +84,7 @@ fn what_waits_for_a_slow_peer_is_not_sent_again() -> Result<(), String> {
 }
 
 #[test]
-fn what_a_slow_peer_has_not_heard_it_hears_once_it_is_steady() -> Result<(), String> {
+fn slow_peer_gets_missed_proposals_once_steady() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Slow);
     world.sees(0, 1, false);
     let tag = world.append(0, "b");
@@ -98,7 +98,7 @@ fn what_a_slow_peer_has_not_heard_it_hears_once_it_is_steady() -> Result<(), Str
 
 /// The one that stands in for the slow one dies, so that this is not to be spared any more.
 #[test]
-fn who_was_spared_is_told_once_the_others_are_gone() -> Result<(), String> {
+fn spared_member_is_told_once_others_leave() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Spared);
     let tag = world.append(0, "b");
     world.lose(|m| m.receiver() == 1);
@@ -118,7 +118,7 @@ fn who_was_spared_is_told_once_the_others_are_gone() -> Result<(), String> {
 
 /// Another link to the same peer is still slow.
 #[test]
-fn what_a_link_took_with_it_is_sent_again_to_a_slow_peer() -> Result<(), String> {
+fn messages_lost_with_a_link_are_resent() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Slow);
     world.sees(0, 1, false);
     let tag = world.append(0, "b");
@@ -134,7 +134,7 @@ fn what_a_link_took_with_it_is_sent_again_to_a_slow_peer() -> Result<(), String>
 
 /// The second node is fast but never acknowledges, because its medium cannot keep up.
 #[test]
-fn who_acknowledges_nothing_does_not_stand_in_for_long() -> Result<(), String> {
+fn silent_member_does_not_stand_in_for_long() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Spared);
     let is_shed = |m: &Envelope| brings_state(m) && m.receiver() == 1;
     let first = world.append(0, "b");
@@ -178,7 +178,7 @@ fn a_hiccup_does_not_end_sparing_for_good() -> Result<(), String> {
 
 /// A majority needs the spared one where another has lost the register.
 #[test]
-fn who_is_spared_helps_to_recover_a_register() -> Result<(), String> {
+fn spared_member_helps_to_recover_a_register() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     world.append(0, "a");
     world.flow(|m| m.among(&[0, 2]));

@@ -56,7 +56,7 @@ fn brought_back_at_a_start() -> Result<World, String> {
 
 /// The second node remembers that the others held the same, but at that time all lacked the key.
 /// The third node, or all others, have restarted since and remember no comparison.
-pub(super) fn one_that_calls_the_others_forgetful() -> Result<(), String> {
+pub(super) fn one_holder_against_absent_members() -> Result<(), String> {
     for (members, started) in [(3, 2..3), (5, 2..3), (3, 0..1), (3, 0..3), (5, 0..5)] {
         for (asked, ask) in
             [0, 1, 2].into_iter().flat_map(|it| [(it, Ask::Get), (it, Ask::Append("b"))])
@@ -79,8 +79,8 @@ pub(super) fn one_that_calls_the_others_forgetful() -> Result<(), String> {
 }
 
 #[test]
-fn one_does_not_outvote_those_it_calls_forgetful() -> Result<(), String> {
-    one_that_calls_the_others_forgetful()
+fn one_holder_does_not_outvote_absent_members() -> Result<(), String> {
+    one_holder_against_absent_members()
 }
 
 fn on_the_way(m: &Envelope) -> bool {
@@ -121,14 +121,14 @@ pub(super) fn one_that_brings_back() -> Result<(), String> {
 }
 
 #[test]
-fn what_one_brings_back_waits_for_the_third() -> Result<(), String> {
+fn revived_register_waits_for_the_third() -> Result<(), String> {
     one_that_brings_back()
 }
 
 /// Processes are not new any more, and the third's link ends for a moment. It is waited for as if
 /// it were up.
 #[test]
-fn who_has_just_lost_its_link_is_waited_for() -> Result<(), String> {
+fn member_that_just_left_is_waited_for() -> Result<(), String> {
     for ask in [Ask::Get, Ask::Append("b")] {
         let mut world = brought_back_at_a_start()?;
         (0..3).for_each(|node| world.step(node, Event::Turn));
@@ -164,7 +164,7 @@ fn who_has_just_lost_its_link_is_waited_for() -> Result<(), String> {
 
 /// A silent member that is up is waited for only a bounded time: it may be the key's second holder.
 #[test]
-fn a_third_that_stays_silent_is_not_waited_for_long() -> Result<(), String> {
+fn silent_third_is_not_waited_for_long() -> Result<(), String> {
     let mut world = world();
     world.append(1, "a");
     world.flow(|m| m.among(&[0, 1]));
@@ -211,14 +211,14 @@ pub(super) fn one_that_brings_back_while_one_is_away() -> Result<(), String> {
 }
 
 #[test]
-fn what_another_remembers_to_be_removed_does_not_count() -> Result<(), String> {
+fn register_remembered_as_removed_does_not_count() -> Result<(), String> {
     one_that_brings_back_while_one_is_away()
 }
 
 /// The first node's medium loses a register while its process lives. The node denies the others'
 /// register, and they confirm each other.
 #[test]
-fn who_lost_a_register_denies_in_vain() -> Result<(), String> {
+fn member_that_lost_a_register_denies_in_vain() -> Result<(), String> {
     for asked in [0, 1, 2] {
         let mut world = world();
         world.write(1, Ask::Append("a"));
@@ -259,7 +259,7 @@ fn while_the_second_reads(
 /// While the second node reads the shard for a comparison with the first, it accepts a key that the
 /// first misses.
 #[test]
-fn what_is_accepted_behind_a_scan_was_not_found_elsewhere() -> Result<(), String> {
+fn accept_behind_a_scan_is_not_equal() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     let neighbour = world.neighbour.clone();
     world.write_key(0, &neighbour, Ask::Append("n"));
@@ -279,7 +279,7 @@ fn what_is_accepted_behind_a_scan_was_not_found_elsewhere() -> Result<(), String
 /// the first misses, and removes another under a higher promise. The floor of that removal covers
 /// the key.
 #[test]
-fn what_is_accepted_behind_a_scan_is_not_denied() -> Result<(), String> {
+fn accept_behind_a_scan_is_not_denied() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
     world.write_key(0, &neighbour, Ask::Append("n"));
@@ -330,7 +330,7 @@ fn raise_floors(world: &mut World, writers: &[usize], deaf: usize) -> Result<(),
 
 /// The first node misses the key. The second restarts and has lost it. A quorum of these two finds
 /// no register. The third found the second equal before, so its report restores the key.
-pub(super) fn one_that_lost_what_the_last_missed() -> Result<(), String> {
+pub(super) fn one_that_lost_a_register_the_last_missed() -> Result<(), String> {
     for is_written in [false, true] {
         let mut world = world();
         let key = world.key.clone();
@@ -357,14 +357,14 @@ pub(super) fn one_that_lost_what_the_last_missed() -> Result<(), String> {
 }
 
 #[test]
-fn who_is_known_to_have_held_it_says_nothing_of_its_absence() -> Result<(), String> {
-    one_that_lost_what_the_last_missed()
+fn witnessed_holder_does_not_count_as_absent() -> Result<(), String> {
+    one_that_lost_a_register_the_last_missed()
 }
 
 /// The third node's shard fields have gone back, unnoticed, and its floor with them. It denies the
 /// register that the second brings back, and must not accept it when it is asked again.
 #[test]
-fn what_is_denied_is_not_taken_in() -> Result<(), String> {
+fn denied_register_is_not_accepted() -> Result<(), String> {
     let mut world = world();
     let (key, shard) = (world.key.clone(), world.key.shard());
     world.write(1, Ask::Append("a"));
@@ -393,7 +393,7 @@ fn what_is_denied_is_not_taken_in() -> Result<(), String> {
 /// Five members. The second misses the key; the first's record of it is damaged while the two
 /// compare.
 #[test]
-fn what_is_damaged_is_not_found_equal() -> Result<(), String> {
+fn damaged_register_is_not_found_equal() -> Result<(), String> {
     let mut world = World::with(
         5,
         true,
@@ -429,7 +429,7 @@ fn what_is_damaged_is_not_found_equal() -> Result<(), String> {
 /// Five members. The first node's medium loses the key. The node denies the register of two others,
 /// which confirm each other. The last two are up and silent.
 #[test]
-fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
+fn refuted_denial_delays_no_client() -> Result<(), String> {
     let mut world = World::with(
         5,
         true,
@@ -462,7 +462,7 @@ fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
 /// which has not arrived elsewhere, and the one before it. So neither confirms the other. Phase 1
 /// of the first node continues all the same.
 #[test]
-fn a_phase_one_that_meets_only_what_it_denies_asks_again() -> Result<(), String> {
+fn phase_one_with_only_denied_reports_retries() -> Result<(), String> {
     let mut world = world();
     let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
     world.write(1, Ask::Append("a"));

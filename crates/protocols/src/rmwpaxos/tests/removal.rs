@@ -94,12 +94,12 @@ pub(super) fn a_report_from_before_the_deletion(forgets: bool) -> Result<(), Str
 }
 
 #[test]
-fn a_removed_tombstone_hidden_by_its_absence_is_respected() -> Result<(), String> {
+fn removed_tombstone_hidden_by_absence_is_respected() -> Result<(), String> {
     a_report_from_before_the_deletion(false)
 }
 
 #[test]
-fn a_removed_tombstone_is_respected_after_a_loss_of_memory() -> Result<(), String> {
+fn removed_tombstone_is_respected_after_amnesia() -> Result<(), String> {
     a_report_from_before_the_deletion(true)
 }
 
@@ -127,14 +127,14 @@ pub(super) fn late_accepts_after_a_removal() -> Result<(), String> {
 }
 
 #[test]
-fn floors_refuse_what_is_late() -> Result<(), String> {
+fn floors_refuse_late_accepts() -> Result<(), String> {
     late_accepts_after_a_removal()
 }
 
 /// S23 after a loss of memory: the floors that a register is recovered from are as strict as floors
 /// of its own.
 #[test]
-fn recovered_floors_refuse_what_is_late() -> Result<(), String> {
+fn recovered_floors_refuse_late_accepts() -> Result<(), String> {
     let mut world = volatile();
     world.append(0, "a");
     world.prepared(&[0, 1, 2]);
@@ -216,6 +216,6 @@ pub(super) fn a_floor_of_another_key() -> Result<(), String> {
 }
 
 #[test]
-fn a_floor_of_another_key_hides_nothing() -> Result<(), String> {
+fn another_keys_floor_hides_no_register() -> Result<(), String> {
     a_floor_of_another_key()
 }

@@ -32,7 +32,7 @@ fn written_by_two(world: &mut World) {
 }
 
 #[test]
-fn a_member_that_missed_a_proposal_gets_it_from_its_owner() -> Result<(), String> {
+fn owner_repairs_a_member_that_missed_a_proposal() -> Result<(), String> {
     let mut world = volatile();
     written_by_two(&mut world);
     world.flow(|_| true);
@@ -44,7 +44,7 @@ fn a_member_that_missed_a_proposal_gets_it_from_its_owner() -> Result<(), String
 }
 
 #[test]
-fn a_hint_answers_a_read_of_replicas_that_disagree() -> Result<(), String> {
+fn hint_answers_a_read_of_disagreeing_replicas() -> Result<(), String> {
     let mut world = volatile();
     written_by_two(&mut world);
     world.flow(|m| m.is(Kind::Chosen));
@@ -56,7 +56,7 @@ fn a_hint_answers_a_read_of_replicas_that_disagree() -> Result<(), String> {
 }
 
 #[test]
-fn what_all_have_acknowledged_or_was_written_again_is_not_hinted_at() -> Result<(), String> {
+fn acknowledged_or_rewritten_rounds_send_no_hint() -> Result<(), String> {
     let mut world = volatile();
     for text in ["a", "b", "c"] {
         world.write(0, Ask::Append(text));
@@ -74,7 +74,7 @@ fn what_all_have_acknowledged_or_was_written_again_is_not_hinted_at() -> Result<
 }
 
 #[test]
-fn a_member_that_was_away_is_repaired_when_it_is_back() -> Result<(), String> {
+fn returning_member_is_repaired() -> Result<(), String> {
     let mut world = volatile();
     world.sees(0, 2, false);
     written_by_two(&mut world);
@@ -88,7 +88,7 @@ fn a_member_that_was_away_is_repaired_when_it_is_back() -> Result<(), String> {
 }
 
 #[test]
-fn who_never_answers_is_not_reminded_for_ever() -> Result<(), String> {
+fn silent_member_is_not_reminded_for_ever() -> Result<(), String> {
     let mut world = volatile();
     written_by_two(&mut world);
     let mut sent = 0;
@@ -149,13 +149,13 @@ fn a_hint_speaks_of_its_ballot_only() -> Result<(), String> {
 }
 
 #[test]
-fn a_hint_speaks_of_nothing_later() -> Result<(), String> {
+fn hint_covers_no_later_round() -> Result<(), String> {
     a_hint_of_an_earlier_round()
 }
 
 /// Each proposal for a member that accepts none costs the others a write.
 #[test]
-fn who_takes_in_nothing_does_not_keep_the_others_writing() -> Result<(), String> {
+fn refusing_member_does_not_keep_others_writing() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     world.write(0, Ask::Append("a"));
     world.append(0, "b");

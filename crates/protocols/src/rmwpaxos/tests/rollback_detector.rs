@@ -61,7 +61,7 @@ pub(super) fn one_that_lost_a_register() -> Result<(), String> {
 }
 
 #[test]
-fn who_lost_a_register_blames_nobody_else() -> Result<(), String> {
+fn member_that_lost_a_register_blames_no_other() -> Result<(), String> {
     one_that_lost_a_register()
 }
 
@@ -91,13 +91,13 @@ fn brought_back(keys: &[Key]) -> Result<World, String> {
 }
 
 #[test]
-fn what_was_removed_and_comes_back_at_one_is_not_believed() -> Result<(), String> {
+fn register_revived_at_one_member_is_not_believed() -> Result<(), String> {
     let mut world = brought_back(&[Key::new(b"key")])?;
     world.finish_with("-")
 }
 
 #[test]
-fn nor_are_others_of_its_shard() -> Result<(), String> {
+fn other_revived_registers_are_not_believed() -> Result<(), String> {
     let keys = {
         let world = World::new(3, true, 1);
         [world.key.clone(), world.neighbour.clone()]
@@ -114,7 +114,7 @@ fn nor_are_others_of_its_shard() -> Result<(), String> {
 /// The second node's medium brings back a deleted and collected register, and loses another
 /// register of that shard.
 #[test]
-fn nor_is_it_where_something_of_the_shard_was_lost_since() -> Result<(), String> {
+fn revived_register_after_a_loss_is_not_believed() -> Result<(), String> {
     let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
     let mut world = World::with(3, true, 1, ways);
     let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
@@ -182,7 +182,7 @@ fn a_floor_that_went_back_unnoticed_rises_again() -> Result<(), String> {
 /// A member has promised a key without an accept, and a neighbour's floor rises above that promise.
 /// All compare equal. Then the accept arrives, which the promise permits.
 #[test]
-fn what_was_promised_below_a_floor_is_not_taken_for_what_was_removed() -> Result<(), String> {
+fn promise_below_a_floor_is_no_removal() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     world.append(1, "a");
     world.prepared(&[1, 2]);
@@ -230,7 +230,7 @@ pub(super) fn two_that_went_back() -> Result<(), String> {
 }
 
 #[test]
-fn who_is_second_to_have_gone_back_is_repaired_in_silence() -> Result<(), String> {
+fn second_rolled_back_member_is_repaired_silently() -> Result<(), String> {
     two_that_went_back()
 }
 
@@ -301,7 +301,7 @@ fn recovered_floor_is_lower(world: &mut World) -> Result<(), String> {
 /// The second node recovers its damaged shard with a lower floor. Soon after, the third node's
 /// medium brings back a deleted and collected register.
 #[test]
-fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), String> {
+fn recovered_lower_floor_hides_no_rollback() -> Result<(), String> {
     let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
     let mut world = World::with(3, true, 1, ways);
     let key = world.key.clone();
@@ -326,7 +326,7 @@ fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), Strin
 /// The same after the first got a late question of the second, with its earlier floor. No memory
 /// was lost.
 #[test]
-fn a_late_question_does_not_hide_who_went_back() -> Result<(), String> {
+fn late_question_hides_no_rollback() -> Result<(), String> {
     let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
     let mut world = World::with(3, true, 1, ways);
     let key = world.key.clone();
@@ -361,7 +361,7 @@ fn a_late_question_does_not_hide_who_went_back() -> Result<(), String> {
 /// own proposal, which reaches no other node. Then late requests of the others for an older state
 /// of that key arrive.
 #[test]
-fn what_is_accepted_above_a_recovered_floor_is_not_taken_for_removed() -> Result<(), String> {
+fn accept_above_a_recovered_floor_is_no_removal() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     let key = world.key.clone();
     world.append(1, "a");
@@ -412,7 +412,7 @@ fn what_is_accepted_above_a_recovered_floor_is_not_taken_for_removed() -> Result
 /// misses and is sent late. Long after, when all hold it, the first node's medium loses that key.
 /// It alone is wrong.
 #[test]
-fn an_old_denial_does_not_count_with_one_that_lost_a_register() -> Result<(), String> {
+fn old_denial_does_not_count_beside_a_loss() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     let key = world.key.clone();
     floor_far_above(&mut world)?;
@@ -445,7 +445,7 @@ fn an_old_denial_does_not_count_with_one_that_lost_a_register() -> Result<(), St
 /// exactly that promise as its floor. All compare equal, and then the accept arrives. No medium has
 /// gone back.
 #[test]
-fn a_promise_equal_to_a_recovered_floor_permits_nothing() -> Result<(), String> {
+fn promise_equal_to_recovered_floor_permits_no_accept() -> Result<(), String> {
     let mut world = World::new(5, true, 1);
     let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
     world.write_key(0, &neighbour, Ask::Append("n"));

@@ -29,7 +29,7 @@ fn a_proposal_whose_acknowledgements_are_lost_happens_once() -> Result<(), Strin
 
 /// S2: a proposal reaches one acceptor and its proposer dies.
 #[test]
-fn a_minority_proposal_is_never_seen_and_then_gone() -> Result<(), String> {
+fn minority_proposal_is_never_seen_and_then_gone() -> Result<(), String> {
     let mut world = durable();
     world.append(0, "a");
     world.prepared(&[0, 1, 2]);
@@ -70,7 +70,7 @@ fn build_on_unacknowledged(world: &mut World, others: &[usize]) -> types::Tag {
 
 /// S3: an attempt that others have built upon.
 #[test]
-fn a_proposer_finds_its_attempt_in_what_others_made_of_it() -> Result<(), String> {
+fn proposer_finds_its_attempt_in_later_states() -> Result<(), String> {
     let mut world = volatile();
     let tag = build_on_unacknowledged(&mut world, &[2]);
     world.finish_with("vab")?;
@@ -79,7 +79,7 @@ fn a_proposer_finds_its_attempt_in_what_others_made_of_it() -> Result<(), String
 
 /// The same, with many transitions of one owner since.
 #[test]
-fn an_owner_at_work_does_not_hide_what_it_built_upon() -> Result<(), String> {
+fn busy_owner_hides_no_attempt_in_its_base() -> Result<(), String> {
     let mut world = volatile();
     let tag = build_on_unacknowledged(&mut world, &[2; 7]);
     world.finish_with("vabbbbbbb")?;
@@ -134,7 +134,7 @@ pub(super) fn equal_values_under_different_rounds() -> Result<(), String> {
 }
 
 #[test]
-fn equal_values_under_different_rounds_decide_nothing() -> Result<(), String> {
+fn equal_values_of_different_rounds_decide_no_read() -> Result<(), String> {
     equal_values_under_different_rounds()
 }
 
@@ -160,7 +160,7 @@ fn ballots_of_two_starts_differ() -> Result<(), String> {
 
 /// S8 and S9: two reports differ, the third decides.
 #[test]
-fn a_third_report_decides_between_two_without_a_proposal() -> Result<(), String> {
+fn third_report_decides_without_a_proposal() -> Result<(), String> {
     for (third_has_new, value) in [(false, "a"), (true, "ab")] {
         let mut world = volatile();
         world.write(0, Ask::Append("a"));
@@ -206,7 +206,7 @@ fn proposals_of_a_ballot_may_overtake_and_repeat() -> Result<(), String> {
 
 /// S11: acceptors hold different proposals of a dead owner's pipeline.
 #[test]
-fn an_acknowledged_proposal_of_a_broken_pipeline_survives_on_every_pair() -> Result<(), String> {
+fn acknowledged_proposal_survives_a_broken_pipeline() -> Result<(), String> {
     for (asker, pair) in [(1, [0, 1]), (2, [0, 2]), (2, [1, 2])] {
         let mut world = durable();
         let first = world.append(0, "a");
@@ -234,7 +234,7 @@ fn an_acknowledged_proposal_of_a_broken_pipeline_survives_on_every_pair() -> Res
 
 /// S12: two proposers with the same number.
 #[test]
-fn proposers_with_the_same_number_never_share_a_round() -> Result<(), String> {
+fn proposers_with_equal_numbers_share_no_round() -> Result<(), String> {
     let mut world = volatile();
     world.append(0, "a");
     world.flow(|m| m.among(&[0, 1]) && !m.is(Kind::Accept));
@@ -248,7 +248,7 @@ fn proposers_with_the_same_number_never_share_a_round() -> Result<(), String> {
 
 /// S13: after losing, a proposer meets its own value on a consistent quorum.
 #[test]
-fn a_retry_that_meets_its_own_value_is_done() -> Result<(), String> {
+fn retry_that_meets_its_value_is_done() -> Result<(), String> {
     let mut world = volatile();
     let tag = world.append(0, "a");
     world.flow(|m| !m.is(Kind::Accepted));
@@ -263,7 +263,7 @@ fn a_retry_that_meets_its_own_value_is_done() -> Result<(), String> {
 
 /// S14: Q's prepare and P's accept race at each acceptor, and one acknowledgement is lost.
 #[test]
-fn every_race_of_a_prepare_with_an_accept_keeps_one_history() -> Result<(), String> {
+fn prepare_and_accept_races_keep_one_history() -> Result<(), String> {
     for order in 0..8_usize {
         for lost in 0..4_usize {
             let mut world = volatile();
@@ -288,7 +288,7 @@ fn every_race_of_a_prepare_with_an_accept_keeps_one_history() -> Result<(), Stri
 
 /// S15: an operation whose attempt is excluded is given up; then its old accepts arrive everywhere.
 #[test]
-fn what_was_refused_for_good_never_appears() -> Result<(), String> {
+fn finally_refused_command_never_appears() -> Result<(), String> {
     let mut world = volatile();
     let tag = world.append(0, "a");
     world.prepared(&[0, 1, 2]);
@@ -341,13 +341,13 @@ pub(super) fn a_quorum_below_an_attempt() -> Result<(), String> {
 }
 
 #[test]
-fn a_quorum_below_an_attempt_proves_nothing() -> Result<(), String> {
+fn quorum_below_an_attempt_excludes_no_attempt() -> Result<(), String> {
     a_quorum_below_an_attempt()
 }
 
 /// S17: a condition that fails on the highest of reports that differ.
 #[test]
-fn a_failed_condition_is_told_only_of_a_decided_state() -> Result<(), String> {
+fn failed_condition_waits_for_a_decided_state() -> Result<(), String> {
     let mut world = volatile();
     world.write(0, Ask::Append("z"));
     world.append(1, "x");
@@ -368,7 +368,7 @@ fn a_failed_condition_is_told_only_of_a_decided_state() -> Result<(), String> {
 
 /// S18: an owner that was cut off and overtaken sends no answer by itself.
 #[test]
-fn an_owner_that_is_cut_off_answers_nothing() -> Result<(), String> {
+fn owner_that_is_cut_off_is_silent() -> Result<(), String> {
     let mut world = volatile();
     world.write(0, Ask::Append("a"));
     world.append(1, "b");
@@ -389,7 +389,7 @@ fn an_owner_that_is_cut_off_answers_nothing() -> Result<(), String> {
 
 /// S19: a power loss takes back an accept that was not flushed.
 #[test]
-fn nobody_reads_what_a_power_loss_can_take_back() -> Result<(), String> {
+fn no_read_shows_an_unflushed_accept() -> Result<(), String> {
     let mut world = durable();
     world.append(0, "a");
     world.prepared(&[0, 1, 2]);
@@ -438,7 +438,7 @@ fn a_promise_outlives_a_power_loss() -> Result<(), String> {
 /// B10: a condition fails on this node's state and holds on a quorum's. A read of its session
 /// follows it.
 #[test]
-fn a_read_does_not_overtake_a_condition_of_its_session() -> Result<(), String> {
+fn read_does_not_overtake_its_sessions_condition() -> Result<(), String> {
     let mut world = volatile();
     world.write(0, Ask::SetIfAbsent(b'x'));
     world.start(1, Ask::Delete);
@@ -457,7 +457,7 @@ fn a_read_does_not_overtake_a_condition_of_its_session() -> Result<(), String> {
 
 /// B10: the same for two conditions of a session, the second of which holds after the first only.
 #[test]
-fn a_condition_does_not_overtake_another_of_its_session() -> Result<(), String> {
+fn condition_does_not_overtake_its_sessions_condition() -> Result<(), String> {
     let mut world = volatile();
     world.write(0, Ask::SetIfAbsent(b'x'));
     world.start(1, Ask::Delete);
@@ -474,7 +474,7 @@ fn a_condition_does_not_overtake_another_of_its_session() -> Result<(), String> 
 
 /// B10: a read that is asked behind a slow one of its session does not answer from an older state.
 #[test]
-fn a_read_does_not_overtake_a_slow_read_of_its_session() -> Result<(), String> {
+fn read_does_not_overtake_its_sessions_slow_read() -> Result<(), String> {
     let mut world = volatile();
     world.write(1, Ask::AppendByte(b'x'));
     let key = world.key.clone();

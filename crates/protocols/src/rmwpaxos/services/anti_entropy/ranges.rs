@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_asked_about_everything_knows_that_it_is_equal() {
+    fn member_asked_about_all_ranges_is_equal() {
         assert!(is_settled_by(&[(0, None)]));
         assert!(is_settled_by(&[(0, Some(5)), (5, Some(9)), (9, None)]));
         assert!(is_settled_by(&[(0, Some(5)), (3, Some(9)), (9, None)]), "one end was nearer");
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_held_with_one_loss_and_the_lowest_floor() {
+    fn agreement_has_one_loss_and_the_lowest_floor() {
         let first = SHARD.first_hash();
         let parts = [(first, Some(first + 5)), (first + 5, None)];
         let agree = |losses: [u32; 2], floors: [u64; 2]| {
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn each_member_counts_with_the_floor_of_its_newest_agreement() {
+    fn each_member_keeps_its_newest_agreements_floor() {
         const OTHER: usize = 2;
         let all = (SHARD.first_hash(), None);
         let round = ballot(7).round(1);
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_forgotten_counts_on_nobody() {
+    fn forgotten_shard_relies_on_no_member() {
         let mut ranges = Ranges::default();
         ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, (SHARD.first_hash(), None), true);
         let first = (SHARD.first_hash(), Some(SHARD.first_hash() + 5));
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_delivered_late_is_paced_and_what_has_to_wait_was_not_refused() {
+    fn late_deliveries_are_paced_without_a_refusal() {
         let mut ranges = Ranges::default();
         let (now, mib) = (Nanos::from_secs(9), 1 << 20);
         ranges.of(SHARD).differed = 1;

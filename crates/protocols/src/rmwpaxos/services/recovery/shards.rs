@@ -253,12 +253,12 @@ impl Recovery {
                 cx.fx.send_now(cx.replicas.me(), Message::Touch { key, due: Due::Recover });
             }
         }
-        self.pass_by_what_stands_still(core, ranges, cx);
+        self.pass_by_stuck_registers(core, ranges, cx);
     }
 
     /// Passes over registers without an answer although a majority is up. They may be lost for
     /// good; the shard continues with the rest.
-    fn pass_by_what_stands_still(&mut self, core: &mut Core, ranges: &mut Ranges, cx: &mut Cx<'_>) {
+    fn pass_by_stuck_registers(&mut self, core: &mut Core, ranges: &mut Ranges, cx: &mut Cx<'_>) {
         let is_enough_up = |shard: Shard| majority_is_up(cx.replicas_of(shard));
         for (&shard, recovery) in &mut self.shards {
             let has_more = !recovery.pending.is_empty() || !recovery.begun.is_empty();
