@@ -4,7 +4,7 @@ use sim::{Campaign, CampaignReport, FaultSet, MediumKind, Mix, SimConfig, Speech
 
 /// The marks that a run must have reached for the seeds to prove anything.
 const REACHED: [&str; 2] =
-    ["a vote on what may be forgotten", "what was remembered for long enough is forgotten"];
+    ["a vote on windows of remembered commands", "a command is forgotten after its window"];
 
 fn config() -> SimConfig {
     SimConfig { mix: Some(Mix::Retries), ..SimConfig::new("rmwpaxos", 0) }

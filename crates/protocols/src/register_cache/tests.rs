@@ -81,7 +81,7 @@ fn bytes_are_those_of_the_records_in_memory() {
     cache.weigh(&key(2), 5, Weight::NONE);
     assert!(cache.bytes() % 40 == 5, "the place was given back without its bytes");
     cache.weigh(&key(9), 1_000, Weight::NONE);
-    assert!(cache.bytes() < 100, "nothing is there to weigh");
+    assert!(cache.bytes() < 100, "no record is there to weigh");
 }
 
 #[test]

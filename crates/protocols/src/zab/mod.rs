@@ -270,7 +270,7 @@ impl Zab {
             false => self.history.committed(),
         };
         while let Some(index) = self.history.emit(limit) {
-            let txn = self.history.get(index).expect("what is not applied is kept");
+            let txn = self.history.get(index).expect("unapplied transactions are kept");
             let is_ours = txn.origin == self.env.me;
             let pending = self.forwards.pending.get(&txn.number).filter(|_| is_ours);
             cx.fx.emit(Emit {
@@ -285,10 +285,10 @@ impl Zab {
     fn on_apply(&mut self, cx: &mut Cx<'_>, emit: Emit) {
         if !self.history.apply(emit.index) {
             let applied = self.history.applied();
-            let what = format!("zab: {} is to be applied after {applied}", emit.index);
-            return cx.fx.fail(Violation(what));
+            let text = format!("zab: {} is to be applied after {applied}", emit.index);
+            return cx.fx.fail(Violation(text));
         }
-        let txn = self.history.get(emit.index).expect("what is not applied is kept");
+        let txn = self.history.get(emit.index).expect("unapplied transactions are kept");
         let (origin, number, clock) = (txn.origin, txn.number, txn.clock);
         let outcome = apply(cx, &emit, clock);
         if origin == self.env.me {

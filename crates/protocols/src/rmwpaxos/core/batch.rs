@@ -63,7 +63,7 @@ impl Core {
         let rest = self.estimated_rest(cx, &active.key, two);
         let mut builder = StateBuilder::on(two.tip.state.as_ref(), rest);
         if !two.droppable.is_empty() {
-            base::sometimes!("what was remembered for long enough is forgotten");
+            base::sometimes!("a command is forgotten after its window");
             builder.drop_over(&std::mem::take(&mut two.droppable));
         }
         let mut must_decide = !two.carried.is_empty();

@@ -44,7 +44,7 @@ impl Core {
             return false;
         }
         let until = *one.contested_until.get_or_insert_with(|| {
-            base::sometimes!("what one holds and another may have removed waits for the rest");
+            base::sometimes!("a register that another may have removed waits for the rest");
             cx.now + CONTESTED_FOR
         });
         if one.ask_rest_at.is_some() {

@@ -194,7 +194,7 @@ impl Core {
                     two.carried.push(operation);
                 }
                 Ancestry::Ambiguous if operation.may_run_again() => {
-                    base::sometimes!("what may have run is run again, and its table decides");
+                    base::sometimes!("a possible earlier run is repeated, and the table decides");
                     active.queue.push_back(operation.doubted());
                 }
                 Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),

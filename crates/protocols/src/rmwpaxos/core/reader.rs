@@ -229,7 +229,7 @@ impl Core {
                     self.answer(cx, &operation, outcome);
                 }
                 Ancestry::Ambiguous if operation.may_run_again() => {
-                    base::sometimes!("what may have run is run again, and its table decides");
+                    base::sometimes!("a possible earlier run is repeated, and the table decides");
                     active.queue.push_back(operation.doubted());
                 }
                 Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),
@@ -432,9 +432,9 @@ fn evaluate(
     (rest, droppable): (Option<base::Millis>, &[EntryId]),
 ) -> Option<Outcome> {
     let clock = clock(cx);
-    let mut draft = StateBuilder::on(state, rest);
-    draft.drop_over(droppable);
-    let (outcome, changes) = draft.run(cx.update, &operation.command, clock);
+    let mut builder = StateBuilder::on(state, rest);
+    builder.drop_over(droppable);
+    let (outcome, changes) = builder.run(cx.update, &operation.command, clock);
     (!changes).then_some(outcome)
 }
 

@@ -194,7 +194,7 @@ pub(crate) fn may_resend(cx: &Cx<'_>, two: &mut PhaseTwo, node: NodeId) -> bool 
     // It is sent proposals that it was spared. A link with a long queue may have lost others.
     let is_told = two.in_sync.has(cx.replicas, node);
     if is_told && !two.resend.count.is_multiple_of(SLOW_RESENDS) {
-        base::sometimes!("nothing is sent again to a slow peer");
+        base::sometimes!("no message is resent to a slow peer");
         return false;
     }
     in_sync::note(cx, &mut two.in_sync, node, true);

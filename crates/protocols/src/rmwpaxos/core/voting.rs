@@ -40,7 +40,7 @@ impl Core {
             // An operation refused for lack of room might have found some: proposals under way come
             // first.
             if two.in_flight.is_empty() && active.read.is_none() {
-                base::sometimes!("a vote on what may be forgotten");
+                base::sometimes!("a vote on windows of remembered commands");
                 self.read_quorum(cx, active, Purpose::Vote, Vec::new());
             }
             return true;

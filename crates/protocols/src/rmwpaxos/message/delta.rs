@@ -63,7 +63,7 @@ impl Delta {
     }
 
     fn keeping(base: Round, new: &State, (start, end): (usize, usize)) -> Delta {
-        assert!(!base.is_none(), "what is absent has nothing to keep");
+        assert!(!base.is_none(), "an absent register has no bytes to keep");
         let value = new.value().unwrap_or_default();
         let fields_len = new.bytes().len() - value.len();
         Delta {

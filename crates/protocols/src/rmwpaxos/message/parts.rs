@@ -237,7 +237,7 @@ impl Wire for Forward {
         put_varint(out, self.commands.len() as u64);
         for (session, command) in &self.commands {
             put_varint(out, session.0);
-            assert!(command.once.is_none(), "what is safe to repeat is never forwarded");
+            assert!(command.once.is_none(), "a command that is safe to repeat is never forwarded");
             out.push(command.access as u8);
             put_blob(out, &command.body);
         }

@@ -17,7 +17,7 @@ const SPARE_QUEUE_MAX: usize = 64;
 pub(crate) struct Actives {
     /// `None` while it is taken out.
     by_key: HashMap<Key, Option<Box<Active>>, ByHash>,
-    #[expect(clippy::vec_box, reason = "what is handed out is boxed, and big")]
+    #[expect(clippy::vec_box, reason = "handed-out proposers are boxed and big")]
     spare: Vec<Box<Active>>,
 }
 

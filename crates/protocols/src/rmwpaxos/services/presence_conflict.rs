@@ -116,7 +116,7 @@ impl RollbackDetector {
         }
         if let Some((member, past)) = self.past_of(ranges, cx, (node, key, have)) {
             if past.round.is_none() {
-                base::sometimes!("a member denies what another holds");
+                base::sometimes!("a member denies another's register");
                 report.denies = true;
             }
             self.tell_past(ranges, cx, key, (member, node), past);

@@ -95,7 +95,7 @@ pub(super) fn a_version_below_a_floor() -> Result<(), String> {
         |register: &crate::rmwpaxos::Register| register.state.as_ref().map(|it| it.version());
     let versions: Vec<_> = (0..3).map(|node| world.held(node).and_then(version)).collect();
     claim(versions == [Some(3); 3], &format!("the floor is 2: {versions:?}"))?;
-    claim(world.reply(tag) == Some(Reply::Integer(1)), "nothing about it is doubtful")?;
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "its fate is certain")?;
     world.finish_with("vb")
 }
 
@@ -149,7 +149,7 @@ fn declined_proposal_is_never_accepted() -> Result<(), String> {
     let copy = world.take(|m| m.goes(Kind::Combined, 2, 0));
     world.deliver_all(copy.clone());
     world.flow(|m| m.goes(Kind::NeedFull, 0, 2));
-    claim(world.combined_is_over(2), "whoever was asked holds something else")?;
+    claim(world.combined_is_over(2), "each asked member holds another round")?;
     world.lose_all();
     world.crash(0, 0);
     world.flow(|m| recovers(m) || m.among(&[0]));
@@ -245,7 +245,7 @@ fn refusal_and_other_base_end_it_at_once() -> Result<(), String> {
         }
         world.deliver_all(first);
         world.flow(|m| m.is(Kind::NeedFull) || m.is(Kind::Other));
-        claim(world.combined_is_over(2), "nobody can complete it")?;
+        claim(world.combined_is_over(2), "no member can complete it")?;
         world.finish()?;
     }
     Ok(())

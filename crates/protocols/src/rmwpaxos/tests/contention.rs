@@ -34,7 +34,7 @@ fn forward_to_a_dead_owner_ends_unknown() -> Result<(), String> {
     world.lose_all();
     world.crash(1, 0);
     world.finish_with("vab")?;
-    claim(world.value_of(tag) == Some(&Outcome::Unknown), "nobody can tell")
+    claim(world.value_of(tag) == Some(&Outcome::Unknown), "no node can tell")
 }
 
 /// F6: a copy of a forward arrives after it was executed, answered and acknowledged.
@@ -101,7 +101,7 @@ fn owner_answers_at_most_one_frame() -> Result<(), String> {
     world.deliver_all(copy);
     let again = world.take(|m| m.is(Kind::Forwarded));
     claim(again.len() == 1, "a copy is answered")?;
-    claim(again[0].message.to_bytes().len() < 1_000, "and runs nothing")?;
+    claim(again[0].message.to_bytes().len() < 1_000, "and runs no command")?;
     world.deliver_all(answers);
     world.flow(|_| true);
     claim(
@@ -409,7 +409,7 @@ pub(super) fn acknowledgements_of_a_higher_ballot() -> Result<(), String> {
     world.deliver_all(acks.clone());
     claim(!world.is_open(tag) || world.held(0).is_some(), "the register is recovered")?;
     world.deliver_all(acks);
-    claim(world.is_open(tag), "nobody acknowledged this one")?;
+    claim(world.is_open(tag), "this one has no acknowledgement")?;
     world.finish()
 }
 

@@ -67,7 +67,7 @@ impl World {
         claim(!has_tombstone(self), "no tombstone stays")?;
         self.pass(Nanos::from_secs(600));
         claim(self.bag.is_empty(), "all is silent")?;
-        claim(self.nodes.iter().all(|node| node.timers.is_empty()), "nobody is woken any more")
+        claim(self.nodes.iter().all(|node| node.timers.is_empty()), "no timer is left")
     }
 }
 
@@ -197,7 +197,7 @@ pub(super) fn a_removal_that_one_missed() -> Result<(), String> {
     };
     let before = delivered(&world);
     claim(world.rest(Nanos::from_secs(240)), "comparing ends")?;
-    claim(delivered(&world) == before, "a tombstone is delivered to nobody who has removed it")?;
+    claim(delivered(&world) == before, "a removed tombstone is not delivered")?;
     world.converge()?;
     world.finish_with("-")
 }

@@ -41,7 +41,7 @@ fn holders_of_the_base_get_deltas() -> Result<(), String> {
     }
     world.flow(|m| !m.is(Kind::NeedFull));
     claim((0..3).all(|node| k_at(&world, node) == 3), "and are taken in order")?;
-    claim(world.bag.is_empty(), "nobody asks for more")?;
+    claim(world.bag.is_empty(), "no member asks for more")?;
     world.finish_with("vabc")
 }
 
@@ -56,7 +56,7 @@ fn new_owner_sends_deltas_to_base_reporters() -> Result<(), String> {
     world.append(1, "c");
     world.prepared(&[0, 1]);
     claim(world.bag.iter().any(|m| m.goes(Kind::Delta, 1, 0)), "it reported the base")?;
-    claim(world.bag.iter().any(|m| m.goes(Kind::Accept, 1, 2)), "nothing is known of it")?;
+    claim(world.bag.iter().any(|m| m.goes(Kind::Accept, 1, 2)), "its state is unknown")?;
     world.finish_with("vabc")
 }
 
@@ -82,7 +82,7 @@ fn delta_after_a_lost_one_is_requested_whole() -> Result<(), String> {
     let mut world = two_under_way(false);
     world.lose(|m| m.receiver() == 1 && is_k(m, 2));
     world.flow(|m| m.goes(Kind::Delta, 0, 1));
-    claim(k_at(&world, 1) == 1, "nothing is accepted")?;
+    claim(k_at(&world, 1) == 1, "no round is accepted")?;
     claim(world.bag.iter().any(|m| m.goes(Kind::NeedFull, 1, 0)), "it says so")?;
     world.flow(|m| m.is(Kind::NeedFull) || m.goes(Kind::Accept, 0, 1));
     claim(k_at(&world, 1) == 3, "the whole state is taken")?;
@@ -114,8 +114,8 @@ fn a_delta_that_comes_again_is_acknowledged_again() -> Result<(), String> {
     let acks = world.take(|m| m.goes(Kind::Accepted, 1, 0));
     let is_newest =
         |m: &Envelope| matches!(&m.message, Message::Accepted { round, .. } if round.k() == 3);
-    claim(acks.len() == 2 && acks.iter().all(is_newest), "both tell what is held")?;
-    claim(!world.bag.iter().any(|m| m.is(Kind::NeedFull)), "nothing is missing")?;
+    claim(acks.len() == 2 && acks.iter().all(is_newest), "both name the held round")?;
+    claim(!world.bag.iter().any(|m| m.is(Kind::NeedFull)), "no state is missing")?;
     world.deliver_all(acks);
     world.finish_with("vabc")
 }
@@ -133,7 +133,7 @@ fn delta_after_power_loss_changes_no_older_state() -> Result<(), String> {
     world.crash(1, 0);
     claim(k_at(&world, 1) == 1, "and gone")?;
     world.deliver_all(second);
-    claim(k_at(&world, 1) == 1, "what rests on it is not taken")?;
+    claim(k_at(&world, 1) == 1, "its successor is not accepted")?;
     world.finish_with("vabc")
 }
 
@@ -143,7 +143,7 @@ fn an_acceptor_that_forgot_everything_applies_no_delta() -> Result<(), String> {
     let deltas = world.take(|m| m.goes(Kind::Delta, 0, 1));
     world.crash(1, 0);
     world.deliver_all(deltas);
-    claim(world.held(1).is_none(), "it takes part in nothing")?;
+    claim(world.held(1).is_none(), "it takes no part")?;
     world.finish_with("vabc")
 }
 
@@ -151,11 +151,11 @@ fn an_acceptor_that_forgot_everything_applies_no_delta() -> Result<(), String> {
 fn delta_to_an_absent_register_promises_no_ballot() -> Result<(), String> {
     let mut world = world(false);
     world.append(0, "a");
-    claim(!world.bag.iter().any(|m| m.is(Kind::Delta)), "nothing can be kept of nothing")?;
+    claim(!world.bag.iter().any(|m| m.is(Kind::Delta)), "an absent register has no bytes to keep")?;
     world.prepared(&[0, 2]);
     world.lose(|m| m.receiver() == 1);
     world.flow(|_| true);
-    claim(world.held(1).is_none(), "it has heard nothing")?;
+    claim(world.held(1).is_none(), "it has got no message")?;
     world.append(0, "b");
     world.flow(|m| m.goes(Kind::Delta, 0, 1));
     claim(world.held(1).is_none(), "it is as if the delta had been lost")?;
@@ -193,8 +193,8 @@ fn asked_for_a_chosen_round() -> (World, Vec<Envelope>) {
 #[test]
 fn chosen_round_is_sent_whole_on_request() -> Result<(), String> {
     let (mut world, asked) = asked_for_a_chosen_round();
-    claim(asked.len() == 1 && k_at(&world, 1) == 0, "it asks once and holds nothing")?;
-    claim(world.nodes[0].protocol.core.actives().is_empty(), "nobody works on the key")?;
+    claim(asked.len() == 1 && k_at(&world, 1) == 0, "it asks once and holds no round")?;
+    claim(world.nodes[0].protocol.core.actives().is_empty(), "no proposer works on the key")?;
     world.deliver_all(asked);
     world.flow(|_| true);
     claim(k_at(&world, 1) == 2, "it has caught up")?;
@@ -243,7 +243,7 @@ fn question_to_a_former_owner_revives_no_state() -> Result<(), String> {
         world.deliver_all(asked);
         world.flow(|m| m.goes(Kind::Accept, 0, 1) || m.goes(Kind::Other, 0, 1));
         let holds = world.held(1).map(|register| register.accepted.ballot().node());
-        claim(holds == Some(NodeId(3)), "what came later stays")?;
+        claim(holds == Some(NodeId(3)), "the later round stays")?;
         world.finish_with("vadbc")?;
     }
     Ok(())
@@ -256,7 +256,7 @@ pub(super) fn a_question_is_no_answer() -> Result<(), String> {
     world.lose(|m| m.receiver() == 2 || (m.receiver() == 1 && is_k(m, 2)));
     world.flow(|m| !m.goes(Kind::Accept, 0, 1));
     claim(k_at(&world, 0) == 3 && k_at(&world, 1) == 1, "only its proposer holds it")?;
-    claim(tags.iter().all(|&tag| world.is_open(tag)), "and nobody else acknowledged it")?;
+    claim(tags.iter().all(|&tag| world.is_open(tag)), "and no other acknowledged it")?;
     world.finish_with("vabc")
 }
 
@@ -276,7 +276,7 @@ pub(super) fn a_damaged_delta() -> Result<(), String> {
         envelope.message = Message::from_bytes(&bytes).expect("its last byte is the value's");
         world.deliver(envelope);
     }
-    claim(k_at(&world, 1) == 1, "what does not have the digest is not taken")?;
+    claim(k_at(&world, 1) == 1, "a wrong digest is not accepted")?;
     world.finish_with("vab")
 }
 
@@ -313,7 +313,7 @@ pub(super) fn the_same_bytes_under_another_round() -> Result<(), String> {
     let meta = ShardMeta::default();
     let accepted = acceptor::on_accept(&mut register, &meta, Epoch(1), proposal, moment);
     claim(accepted == Accepted::NeedFull, "another round is another base")?;
-    claim(register == Some(held), "nothing changed, nor is anything known to be chosen")
+    claim(register == Some(held), "it did not change, and no round is known to be chosen")
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn small_append_costs_few_bytes_per_member() -> Result<(), String> {
         world.calm();
         let whole: usize = world.held(asker).map_or(0, |register| register.to_bytes().len());
         println!("node {asker}: {sent} bytes to others, states whole {}", 2 * whole);
-        claim(whole > LARGE.len() && sent < 512, "only what changed travels")?;
+        claim(whole > LARGE.len() && sent < 512, "only the change travels")?;
     }
     world.finish()
 }

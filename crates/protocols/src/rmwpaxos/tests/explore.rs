@@ -206,8 +206,8 @@ fn explore_late(seed: u64, members: u16, durable: bool) -> Result<(), String> {
 fn late_messages_make_no_node_disbelieve_itself() {
     for seed in 0..LATE_SEEDS {
         let (members, durable) = (if seed % 3 == 0 { 5 } else { 3 }, seed % 4 != 0);
-        if let Err(what) = explore_late(seed, members, durable) {
-            panic!("seed {seed}: {what}");
+        if let Err(fault) = explore_late(seed, members, durable) {
+            panic!("seed {seed}: {fault}");
         }
     }
 }

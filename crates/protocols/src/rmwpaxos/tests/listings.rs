@@ -30,7 +30,7 @@ fn first_write_accepted_by_one_is_not_listed() -> Result<(), String> {
     world.flow(|m| is_listing(m) && m.among(&[0, 2]));
     claim(world.listed(tag).is_none(), "A2 is up and may tell more")?;
     world.flow(is_listing);
-    claim(world.listed(tag) == Some((&[], &[])), "two of three hold nothing")?;
+    claim(world.listed(tag) == Some((&[], &[])), "two of three lack it")?;
     world.finish()
 }
 
@@ -88,7 +88,7 @@ fn a_damaged_register_is_not_listed_as_absent() -> Result<(), String> {
     world.pass(Nanos::from_secs(1));
     claim(
         world.listed(tag).is_some_and(|(_, unsettled)| unsettled == [world.key.clone()]),
-        "who lost it does not say that it is absent",
+        "a loss is no absence",
     )?;
     world.finish_with("va")
 }

@@ -80,7 +80,7 @@ fn recovering_members_are_silent_and_recover() -> Result<(), String> {
             && [Kind::Promise, Kind::Accepted, Kind::State, Kind::Recovered, Kind::Listed]
                 .contains(&m.kind())
     };
-    claim(!world.bag.iter().any(told), "a forgotten register takes part in nothing")?;
+    claim(!world.bag.iter().any(told), "a forgotten register takes no part")?;
     world.flow(|m| m.is(Kind::Recover) && m.receiver() > 2);
     world.crash(0, 0);
     world.finish_with("vab")?;
@@ -96,7 +96,7 @@ fn total_amnesia_gives_no_answer() -> Result<(), String> {
     let read = world.start(0, Ask::Get);
     claim(world.settle(), "work ends")?;
     claim(world.value_of(read) == Some(&Outcome::Loading), "unavailable, never empty")?;
-    claim((0..3).all(|node| world.held(node).is_none()), "nobody pretends to hold it")?;
+    claim((0..3).all(|node| world.held(node).is_none()), "no node pretends to hold it")?;
     world.verdict()
 }
 
@@ -211,7 +211,10 @@ fn shard_forgotten_in_recovery_restarts_its_recovery() -> Result<(), String> {
     world.lose_all();
     world.deliver_all(late);
     claim(world.held(0).is_some(), "the other register is recovered")?;
-    claim(world.nodes[0].cache.is_forgotten(shard), "the shard is not: what it lacks is lost")?;
+    claim(
+        world.nodes[0].cache.is_forgotten(shard),
+        "the shard is not: its other registers are lost",
+    )?;
     for _ in 0..5 {
         world.pass(Nanos::from_millis(200));
         world.flow(|_| true);
@@ -323,10 +326,10 @@ fn registers_lost_by_a_majority_block_no_other() -> Result<(), String> {
     }
     let held = |key: &&Key| world.nodes[0].register(key).is_some();
     claim(others.iter().filter(held).count() == 20, "the others are recovered")?;
-    claim(lost.iter().filter(held).count() == 0, "what is lost is not")?;
+    claim(lost.iter().filter(held).count() == 0, "lost registers are not")?;
     let recovery = &world.nodes[0].protocol.parts.recovery;
     let going_on = (recovery.keys_going_on(), recovery.shards_going_on());
-    claim(going_on == (0, 0) && recovery.in_vain() == 21, "and nothing goes on")?;
+    claim(going_on == (0, 0) && recovery.in_vain() == 21, "and no recovery goes on")?;
     claim(world.nodes[0].cache.is_forgotten(world.key.shard()), "and so its shard is not")?;
     for _ in 0..400 {
         world.flow(|_| true);
@@ -385,6 +388,6 @@ fn reads_without_a_quorum_come_to_an_end() -> Result<(), String> {
         world.pass(Nanos::from_millis(20));
     }
     claim(world.value_of(read) == Some(&Outcome::NoQuorum), "the client was told")?;
-    claim(world.nodes[0].protocol.core.actives().is_empty(), "nothing is left of it")?;
+    claim(world.nodes[0].protocol.core.actives().is_empty(), "no trace of it is left")?;
     world.finish()
 }

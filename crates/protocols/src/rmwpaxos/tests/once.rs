@@ -31,7 +31,7 @@ fn done(world: &mut World, node: usize, ask: Ask) -> Result<Tag, String> {
         world.pass(Nanos::from_millis(10));
     }
     world.calm();
-    claim(!world.is_open(tag), "nothing is in its way").map(|()| tag)
+    claim(!world.is_open(tag), "no conflict delays it").map(|()| tag)
 }
 
 /// Passes time in steps and delivers all messages.
@@ -72,7 +72,7 @@ fn repeat_of_a_quiet_key_disturbs_no_owner() -> Result<(), String> {
     let tag = world.start(1, append("a", 1, 1));
     claim(world.bag.iter().all(|m| m.is(Kind::Read)), "a read of a quorum is enough")?;
     world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
-    claim(world.reply(tag) == Some(Reply::Integer(1)), "it is told what it was")?;
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "it gets the first reply")?;
     world.finish_with("va")
 }
 
@@ -105,7 +105,7 @@ pub(super) fn a_session_too_many() -> Result<(), String> {
     claim(world.reply(first) == Some(Reply::Integer(1)), "the first is remembered")?;
     claim(refused(&world, late), "there is no room for another")?;
     let next = done(&mut world, 0, append("c", 7, 2))?;
-    claim(world.reply(next) == Some(Reply::Integer(65)), "who is remembered goes on")?;
+    claim(world.reply(next) == Some(Reply::Integer(65)), "a remembered session goes on")?;
     world.finish()
 }
 
@@ -199,7 +199,7 @@ pub(super) fn a_clock_that_jumps() -> Result<(), String> {
     fill(&mut world)?;
     world.nodes[1].ahead = Millis(1_000_000);
     let late = done(&mut world, 1, append("b", 200, 1))?;
-    claim(refused(&world, late), "one replica's count decides nothing")?;
+    claim(refused(&world, late), "one replica's count does not decide")?;
     let first = done(&mut world, 2, append("a", 0, 1))?;
     claim(world.reply(first) == Some(Reply::Integer(1)), "the first is remembered")?;
     world.finish()
@@ -250,7 +250,7 @@ fn tombstone_is_collected_after_its_windows() -> Result<(), String> {
         let held = |world: &World| (0..3).filter(|&node| world.held(node).is_some()).count();
         claim(held(&world) == 3, "it is a tombstone that remembers")?;
         wait(&mut world, Nanos::from_secs(1_500));
-        claim(held(&world) == 0, "nothing is left of it")?;
+        claim(held(&world) == 0, "no trace of it is left")?;
         world.finish_with("-")?;
     }
     Ok(())
@@ -264,7 +264,7 @@ fn full_table_of_an_expiring_value_votes_once() -> Result<(), String> {
     let key = world.key.clone();
     let set = world.ask(0, &key, Ask::Expiring { value: b'x', millis: 50 });
     world.flow(|_| true);
-    claim(!world.is_open(set), "nothing is in its way")?;
+    claim(!world.is_open(set), "no conflict delays it")?;
     // No timer fires, so no node has noticed, and one replica's windows are over.
     world.now += Nanos::from_millis(100);
     world.place_expiries();
@@ -313,7 +313,7 @@ fn busy_owner_forgets_ended_windows() -> Result<(), String> {
         world.append(1, "");
         wait(&mut world, Nanos::from_secs(1));
     }
-    claim(prepares(&world) == before, "nobody disturbs it")?;
+    claim(prepares(&world) == before, "no phase 1 disturbs it")?;
     claim(!is_remembered(&world), "all windows are over")?;
     world.finish()
 }
@@ -329,7 +329,7 @@ pub(super) fn a_repeat_of_an_undecided_command() -> Result<(), String> {
     world.sees(1, 2, false);
     let repeat = world.start(1, append("a", 1, 1));
     world.flow(|m| m.among(&[0, 1]) && !m.is(Kind::Accept));
-    claim(world.is_open(repeat), "what it found is not decided")?;
+    claim(world.is_open(repeat), "the entry that it found is not decided")?;
     world.lose_all();
     world.sees(1, 2, true);
     world.finish()

@@ -48,7 +48,7 @@ fn spared_member_is_repaired_once_steady() -> Result<(), String> {
     let mut world = written_without_the_third()?;
     world.pass_at(0, LATE);
     world.flow(|m| m.among(&[0]));
-    claim(!world.bag.iter().any(brings_state), "nobody reminds who is slow")?;
+    claim(!world.bag.iter().any(brings_state), "no owner reminds a slow member")?;
     world.sees_pace(0, 2, Pace::Steady);
     world.pass_at(0, SOON);
     world.flow(|m| m.among(&[0, 2]) && !m.is(Kind::Compare));
@@ -106,7 +106,7 @@ fn spared_member_is_told_once_others_leave() -> Result<(), String> {
     world.sees_pace(0, 2, Pace::Slow);
     world.pass_at(0, LATE);
     let told = world.take(|m| m.receiver() == 2);
-    claim(told.iter().any(brings_state), "it is told what it was spared")?;
+    claim(told.iter().any(brings_state), "it gets the spared proposal")?;
     world.pass_at(0, LATE);
     world.flow(|m| m.among(&[0]));
     claim(!world.bag.iter().any(is_state_for_third), "and once is enough")?;

@@ -71,7 +71,7 @@ pub(super) fn one_holder_against_absent_members() -> Result<(), String> {
             }
             claim(!is_read || world.reply(tag) == Some(Reply::Null), "it was removed")?;
             let is_unknown = world.value_of(tag) == Some(&Outcome::Unknown);
-            claim(!is_unknown || asked == 1, "only what is proposed on it has an open fate")?;
+            claim(!is_unknown || asked == 1, "only a proposal on it has an open fate")?;
             world.finish_with(if is_read || is_unknown { "-" } else { "vb" })?;
         }
     }
@@ -114,7 +114,7 @@ pub(super) fn one_that_brings_back() -> Result<(), String> {
         // The second node's proposal on its own register may have an open fate.
         claim(world.value_of(write) != Some(&Outcome::NoQuorum), "all are there")?;
         let is_unknown = world.value_of(write) == Some(&Outcome::Unknown);
-        claim(!is_unknown || writer == 1, "the third proposes nothing of the kind")?;
+        claim(!is_unknown || writer == 1, "the third makes no such proposal")?;
         world.finish_with(if is_unknown { "-" } else { "vb" })?;
     }
     Ok(())
@@ -298,7 +298,7 @@ fn accept_behind_a_scan_is_not_denied() -> Result<(), String> {
         world.deliver_all(removals.into_iter().filter(|m| m.receiver() == 1).collect());
         let held = world.held(1).map_or(Round::NONE, |register| register.accepted);
         let floor = world.nodes[1].metas.get(key.shard()).floor_ballot;
-        claim(!held.is_none() && floor >= held.ballot(), "its floor covers what it holds")?;
+        claim(!held.is_none() && floor >= held.ballot(), "its floor covers its register")?;
         Ok(())
     })?;
     world.start(1, Ask::Get);

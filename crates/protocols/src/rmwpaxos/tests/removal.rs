@@ -29,7 +29,7 @@ pub(super) fn an_undecided_tombstone() -> Result<(), String> {
     world.lose_all();
     let read = world.start(0, Ask::Get);
     world.flow(|m| m.among(&[0, 1]) && (m.is(Kind::Read) || m.is(Kind::State)));
-    claim(world.reply(read).is_none(), "nobody knows that it is deleted")?;
+    claim(world.reply(read).is_none(), "no report shows the deletion as chosen")?;
     world.lose_all();
     world.calm();
     world.append(2, "w");
@@ -51,7 +51,7 @@ pub(super) fn a_tombstone_that_one_lacks() -> Result<(), String> {
     world.flow(|m| !lacking(m));
     world.lose_all();
     collect(&mut world, 1, |m| !lacking(m));
-    claim(world.held(2).is_some(), "nothing is removed")?;
+    claim(world.held(2).is_some(), "no register is removed")?;
     world.finish_with("-")
 }
 
@@ -164,7 +164,7 @@ pub(super) fn an_attempt_removed_with_its_register() -> Result<(), String> {
     collect(&mut world, 1, |_| true);
     claim(world.held(2).is_none(), "it is removed")?;
     world.finish_with("-")?;
-    claim(world.value_of(tag) == Some(&types::Outcome::Unknown), "nothing remembers it")
+    claim(world.value_of(tag) == Some(&types::Outcome::Unknown), "no state remembers it")
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn owner_repairs_a_member_that_missed_a_proposal() -> Result<(), String> {
     claim(world.held(2).is_some_and(|register| register.chosen), "and knows it chosen")?;
     world.pass_at(0, Nanos::from_secs(5));
     world.lose(|m| m.is(Kind::Compare));
-    claim(world.bag.is_empty(), "nothing more is owed")
+    claim(world.bag.is_empty(), "no repair is pending any more")
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn acknowledged_or_rewritten_rounds_send_no_hint() -> Result<(), String> {
         world.write(0, Ask::Append(text));
     }
     world.pass_at(0, LATE);
-    claim(world.bag.is_empty(), "nothing is owed")?;
+    claim(world.bag.is_empty(), "no repair is pending")?;
     world.append(0, "d");
     world.flow(|m| m.among(&[0, 1]));
     world.write(0, Ask::Append("e"));
@@ -78,7 +78,7 @@ fn returning_member_is_repaired() -> Result<(), String> {
     let mut world = volatile();
     world.sees(0, 2, false);
     written_by_two(&mut world);
-    claim(world.bag.is_empty(), "nobody speaks to who is away")?;
+    claim(world.bag.is_empty(), "no message goes to the absent member")?;
     world.sees(0, 2, true);
     let node = world.nodes[2].peers.me();
     world.step(0, Event::PeerUp { node });
@@ -113,7 +113,7 @@ pub(super) fn a_hint_of_another_ballot() -> Result<(), String> {
     world.lose_all();
     world.deliver_all(late);
     world.lose_all();
-    claim(accepted(&world, 2) == accepted(&world, 0), "two hold what is chosen")?;
+    claim(accepted(&world, 2) == accepted(&world, 0), "two hold the chosen round")?;
     read_new_then_old(&mut world, 0)
 }
 
@@ -127,7 +127,7 @@ pub(super) fn a_hint_of_an_earlier_round() -> Result<(), String> {
     world.lose_all();
     world.deliver_all(late);
     world.lose_all();
-    claim(accepted(&world, 2) == accepted(&world, 0), "two hold what is chosen")?;
+    claim(accepted(&world, 2) == accepted(&world, 0), "two hold the chosen round")?;
     read_new_then_old(&mut world, 2)
 }
 

@@ -55,7 +55,7 @@ pub(super) fn one_that_lost_a_register() -> Result<(), String> {
     world.nodes[0].cache.remove(&key);
     compare_with(&mut world, 0);
     world.rest(LONG);
-    claim(disbelieving(&world)[1..] == [0, 0], "those who hold it believe themselves")?;
+    claim(disbelieving(&world)[1..] == [0, 0], "its holders believe themselves")?;
     claim(accepted(&world, 0, &key) != Round::NONE, "it is given back")?;
     world.finish_with("va")
 }
@@ -85,7 +85,7 @@ fn brought_back(keys: &[Key]) -> Result<World, String> {
     }
     compare_with(&mut world, 1);
     world.rest(LONG);
-    claim(keys.iter().all(|key| accepted(&world, 1, key).is_none()), "nothing comes back")?;
+    claim(keys.iter().all(|key| accepted(&world, 1, key).is_none()), "no register comes back")?;
     claim(disbelieving(&world) == [0, 1, 0], "only it disbelieves itself")?;
     Ok(world)
 }
@@ -106,7 +106,7 @@ fn other_revived_registers_are_not_believed() -> Result<(), String> {
     for key in &keys {
         let tag = world.ask(0, key, Ask::Get);
         claim(world.settle(), "a read ends")?;
-        claim(world.reply(tag) == Some(Reply::Null), "what was deleted stays so")?;
+        claim(world.reply(tag) == Some(Reply::Null), "deleted keys stay deleted")?;
     }
     world.finish()
 }
@@ -169,7 +169,7 @@ pub(super) fn a_floor_that_went_back() -> Result<(), String> {
     (0..3).for_each(|node| world.crash(node, 9));
     world.nodes[1].metas.get_mut(shard).floor_ballot = before.floor_ballot;
     claim(world.rest(LONG), "all is compared")?;
-    claim(disbelieving(&world) == [0, 0, 0], "nobody knows of it")?;
+    claim(disbelieving(&world) == [0, 0, 0], "no node knows of it")?;
     claim(world.nodes[1].metas.get(shard).floor_ballot >= floor, "it is as high as before")?;
     world.finish_with("-")
 }
@@ -196,7 +196,7 @@ fn promise_below_a_floor_is_no_removal() -> Result<(), String> {
     world.flow(|_| true);
     compare_with(&mut world, 0);
     world.rest(LONG);
-    claim(disbelieving(&world) == [0, 0, 0], "nobody has lost anything")
+    claim(disbelieving(&world) == [0, 0, 0], "no node disbelieves itself")
 }
 
 /// Two media of three go back, each in another key of one shard.
@@ -224,7 +224,7 @@ pub(super) fn two_that_went_back() -> Result<(), String> {
     for key in &keys {
         let tag = world.ask(0, key, Ask::Get);
         claim(world.settle(), "a read ends")?;
-        claim(world.reply(tag) == Some(Reply::bulk("ab")), "and finds what was written")?;
+        claim(world.reply(tag) == Some(Reply::bulk("ab")), "and finds the written value")?;
     }
     world.finish()
 }
@@ -312,7 +312,7 @@ fn recovered_lower_floor_hides_no_rollback() -> Result<(), String> {
     floor_far_above(&mut world)?;
     recovered_floor_is_lower(&mut world)?;
     claim(world.rest(LONG), "all is compared")?;
-    claim(disbelieving(&world) == [0, 0, 0], "nobody has gone back so far")?;
+    claim(disbelieving(&world) == [0, 0, 0], "no node disbelieves itself so far")?;
     world.takes_back = true;
     world.nodes[2].cache.put(&key, before);
     compare_with(&mut world, 2);
@@ -400,11 +400,11 @@ fn accept_above_a_recovered_floor_is_no_removal() -> Result<(), String> {
     claim(accepted(&world, 1, &key) != Round::NONE, "it has accepted")?;
     world.crash(1, 9);
     world.flow(|_| true);
-    claim(disbelieving(&world) == [0, 0, 0], "nobody so far")?;
+    claim(disbelieving(&world) == [0, 0, 0], "no node disbelieves itself so far")?;
     world.deliver_all(late);
     world.flow(|_| true);
     world.rest(LONG);
-    claim(disbelieving(&world) == [0, 0, 0], "nobody's medium has gone back")?;
+    claim(disbelieving(&world) == [0, 0, 0], "no medium has gone back")?;
     world.finish()
 }
 
@@ -429,7 +429,7 @@ fn old_denial_does_not_count_beside_a_loss() -> Result<(), String> {
     claim(world.rest(LONG), "all is compared")?;
     claim(accepted(&world, 2, &key) == accepted(&world, 1, &key), "all hold it")?;
     claim(accepted(&world, 0, &key) == accepted(&world, 1, &key), "all hold it")?;
-    claim(disbelieving(&world) == [0, 0, 0], "nobody so far")?;
+    claim(disbelieving(&world) == [0, 0, 0], "no node disbelieves itself so far")?;
     raise_floors(&mut world)?;
     world.pass(Nanos::from_secs(600));
     world.takes_back = true;
@@ -437,7 +437,7 @@ fn old_denial_does_not_count_beside_a_loss() -> Result<(), String> {
     compare_with(&mut world, 0);
     world.rest(LONG);
     claim(!world.nodes.iter().any(|node| node.is_recovering()), "the shard is whole again")?;
-    claim(disbelieving(&world)[1..] == [0, 0], "those who hold it believe themselves")?;
+    claim(disbelieving(&world)[1..] == [0, 0], "its holders believe themselves")?;
     world.finish_with("va")
 }
 

@@ -22,7 +22,7 @@ fn a_proposal_whose_acknowledgements_are_lost_happens_once() -> Result<(), Strin
     let tag = world.append(0, "a");
     world.flow(|m| !m.is(Kind::Accepted));
     world.lose_all();
-    claim(world.is_open(tag), "nobody knows that it is chosen")?;
+    claim(world.is_open(tag), "no node knows that it is chosen")?;
     world.finish_with("va")?;
     claim(world.reply(tag) == Some(Reply::Integer(1)), "the first result is told")
 }
@@ -39,7 +39,7 @@ fn minority_proposal_is_never_seen_and_then_gone() -> Result<(), String> {
     world.sees(1, 0, false);
     let old = world.start(1, Ask::Get);
     world.flow(|m| m.among(&[1, 2]));
-    claim(world.reply(old) == Some(Reply::Null), "two that know nothing agree")?;
+    claim(world.reply(old) == Some(Reply::Null), "two empty registers agree")?;
     world.sees(1, 0, true);
     world.sees(1, 2, false);
     let either = world.start(1, Ask::Get);
@@ -92,7 +92,7 @@ fn an_attempt_beyond_the_ring_ends_unknown() -> Result<(), String> {
     let mut world = volatile();
     let tag = build_on_unacknowledged(&mut world, &[2, 1, 2, 1]);
     world.finish_with("vabbbb")?;
-    claim(world.value_of(tag) == Some(&Outcome::Unknown), "nobody can tell any more")
+    claim(world.value_of(tag) == Some(&Outcome::Unknown), "no node can tell any more")
 }
 
 /// S5: the same value under two rounds on two acceptors, another between them on the third.
@@ -173,10 +173,10 @@ fn third_report_decides_without_a_proposal() -> Result<(), String> {
         let tag = world.start(1, Ask::Get);
         world.flow(|m| m.is(Kind::Read) && m.receiver() < 2);
         world.flow(|m| m.is(Kind::State));
-        claim(world.is_open(tag), "two reports that differ decide nothing")?;
+        claim(world.is_open(tag), "two different reports do not decide")?;
         world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
-        claim(world.reply(tag) == Some(Reply::bulk(value)), "what two of three hold")?;
-        claim(!world.bag.iter().any(|m| m.is(Kind::Prepare)), "nobody was disturbed")?;
+        claim(world.reply(tag) == Some(Reply::bulk(value)), "two of three hold it")?;
+        claim(!world.bag.iter().any(|m| m.is(Kind::Prepare)), "no owner was disturbed")?;
         world.finish()?;
     }
     Ok(())
@@ -299,7 +299,7 @@ fn finally_refused_command_never_appears() -> Result<(), String> {
     world.deliver_all(old.clone());
     world.flow(|m| !m.is(Kind::Prepare) && !m.is(Kind::Read));
     world.pass_at(0, Nanos::from_millis(2));
-    claim(world.bag.iter().any(|m| m.is(Kind::Read)), "it asks what became of its attempt")?;
+    claim(world.bag.iter().any(|m| m.is(Kind::Read)), "it asks for the fate of its attempt")?;
     world.sees(0, 2, false);
     world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
     world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
@@ -358,7 +358,7 @@ fn failed_condition_waits_for_a_decided_state() -> Result<(), String> {
     world.sees(2, 0, false);
     let tag = world.start(2, Ask::SetIfEqual(b"z".to_vec(), b'y'));
     world.flow(|m| m.among(&[1, 2]) && !m.is(Kind::Accept));
-    claim(world.is_open(tag), "the undecided value decides nothing")?;
+    claim(world.is_open(tag), "an undecided value is no answer")?;
     world.lose_all();
     world.sees(2, 0, true);
     world.append(0, "w");
@@ -404,7 +404,7 @@ fn no_read_shows_an_unflushed_accept() -> Result<(), String> {
     for message in world.take(|m| m.is(Kind::State)) {
         world.deliver(message);
     }
-    claim(world.is_open(read), "no report of what is not durable")?;
+    claim(world.is_open(read), "no report of an unflushed state")?;
     world.crash(0, 0);
     world.crash(1, 0);
     world.finish_with("-")
@@ -452,7 +452,7 @@ fn read_does_not_overtake_its_sessions_condition() -> Result<(), String> {
     let value = world.start(0, Ask::Get);
     world.finish()?;
     claim(world.reply(value).is_some_and(|value| value != Reply::Null), "it is set")?;
-    claim(world.reply(read) == world.reply(value), "its session reads what it set")
+    claim(world.reply(read) == world.reply(value), "its session reads its own write")
 }
 
 /// B10: the same for two conditions of a session, the second of which holds after the first only.

@@ -191,7 +191,7 @@ impl World {
     pub(super) fn write_key(&mut self, node: usize, key: &Key, ask: Ask) -> Tag {
         let tag = self.ask(node, key, ask);
         self.flow(|_| true);
-        assert!(!self.is_open(tag), "nothing is in the way of {tag:?}");
+        assert!(!self.is_open(tag), "no conflict delays {tag:?}");
         self.calm();
         tag
     }
@@ -259,6 +259,6 @@ impl World {
 }
 
 /// A claim of a schedule. A violated one is returned, so that it may catch a mutation.
-pub(super) fn claim(holds: bool, what: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(format!("not so: {what}")) }
+pub(super) fn claim(holds: bool, text: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(format!("not so: {text}")) }
 }

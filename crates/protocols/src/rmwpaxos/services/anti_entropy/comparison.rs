@@ -487,7 +487,7 @@ impl AntiEntropy {
         }
         parts.core.count_repair();
         if insist {
-            base::sometimes!("what a member refuses for its promise is proposed anew");
+            base::sometimes!("a round refused for a promise is proposed anew");
             return parts.core.propose_internal(cx, &key, Source::Collect);
         }
         base::sometimes!("a comparison of ranges repairs a member");

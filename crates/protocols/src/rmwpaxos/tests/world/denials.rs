@@ -25,7 +25,8 @@ impl World {
             _ => false,
         };
         if self.holds_what_it_says && !self.takes_back && sends.iter().any(denies) {
-            self.fault.get_or_insert(format!("{index} denies what another rightly holds"));
+            self.fault
+                .get_or_insert(format!("{index} denies a register that another rightly holds"));
         }
     }
 }
