@@ -10,6 +10,7 @@ pub mod histogram;
 mod mutation;
 pub mod prng;
 pub mod time;
+pub mod varint;
 
 pub use prng::Prng;
 pub use time::{Micros, Millis, Nanos};

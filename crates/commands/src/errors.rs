@@ -38,6 +38,8 @@ pub(crate) const IDLE_TIME_NOT_TRACKED: ErrorReply =
     fixed(b"ERR idle time not tracked: this store keeps no times of access");
 pub(crate) const NO_KEYS: ErrorReply = fixed(b"ERR The command has no key arguments");
 pub(crate) const INVALID_COMMAND: ErrorReply = fixed(b"ERR Invalid command specified");
+pub(crate) const INVALID_ARGUMENTS: ErrorReply =
+    fixed(b"ERR Invalid arguments specified for command");
 pub(crate) const INVALID_ARITY: ErrorReply =
     fixed(b"ERR Invalid number of arguments specified for command");
 
@@ -48,7 +50,8 @@ pub(crate) const NOT_UNDERSTOOD: ErrorReply =
 /// Redis shows as many bytes of an unknown name.
 const SHOWN_LEN_MAX: usize = 128;
 
-const fn fixed(text: &'static [u8]) -> ErrorReply {
+/// A text that a command always answers alike.
+pub(crate) const fn fixed(text: &'static [u8]) -> ErrorReply {
     ErrorReply(Bytes::from_static(text))
 }
 

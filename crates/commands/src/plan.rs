@@ -6,9 +6,12 @@ use types::limits::KEY_LEN_MAX;
 use types::{Access, Clock, Command, Reply};
 
 use crate::errors::{self, ErrorReply};
+use crate::interpreter::Interpreter;
 use crate::operation::Operation;
 use crate::session_verb::SessionVerb;
+use crate::space::{Halt, Space};
 use crate::spec::CommandSpec;
+use crate::transactions::Line;
 
 /// The executor of a command, and the function that parses its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +24,8 @@ pub enum Execution {
     Key(Planner),
     /// The registers of its keys, each alone: linearizable per key, not atomic together.
     PerKey(Planner, Combine),
+    /// The states of all its keys at one time.
+    Keys(Runner),
     /// None: it only holds subcommands.
     Container,
 }
@@ -28,7 +33,10 @@ pub enum Execution {
 /// Parses the arguments of a command on keys. For [`Execution::PerKey`] the result fits every key.
 pub type Planner = fn(&Arguments<'_>) -> Result<Command, ErrorReply>;
 
-/// The input of a planner.
+/// Runs a command on the states of its keys.
+pub type Runner = fn(&Arguments<'_>, &mut Space<'_>) -> Result<Reply, Halt>;
+
+/// The input of a planner or a runner.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
     pub spec: &'static CommandSpec,
@@ -49,6 +57,8 @@ pub enum Plan {
     /// Send `command` to the registers of the arguments `keys`, and combine the replies in the
     /// order of the keys.
     PerKey { command: Command, keys: Range<usize>, combine: Combine },
+    /// Run the line on the states of the arguments `keys` at one time. They name at least two keys.
+    Keys { keys: Vec<usize>, access: Access },
 }
 
 /// How the replies of one command's keys become one reply.
@@ -84,7 +94,7 @@ pub(crate) fn plan(
             Ok(Plan::Key { command: planner(&arguments)?, key })
         }
         Execution::PerKey(planner, combine) => {
-            let keys = spec.keys.map_or(1..args.len(), |keys| keys.indexes(args.len()));
+            let keys = spec.keys.map_or(1, |keys| keys.first)..args.len();
             check_keys(args, keys.clone())?;
             let command = planner(&arguments)?;
             if keys.len() == 1 && combine == Combine::Sum {
@@ -92,11 +102,35 @@ pub(crate) fn plan(
             }
             Ok(Plan::PerKey { command, keys, combine })
         }
+        Execution::Keys(run) => plan_keys(&arguments, run),
         Execution::Container => {
             let subcommand = args.get(1).copied().unwrap_or_default();
             Err(errors::unknown_subcommand(args.first().copied().unwrap_or_default(), subcommand))
         }
     }
+}
+
+/// One key is enough for a register of its own; a command without any fails.
+fn plan_keys(arguments: &Arguments<'_>, run: Runner) -> Result<Plan, ErrorReply> {
+    let args = arguments.all;
+    let keys = arguments.spec.key_indexes(args);
+    if let Some(key) = keys.iter().map(|&key| args[key]).find(|key| key.len() > KEY_LEN_MAX) {
+        return Err(errors::key_too_large(key.len()));
+    }
+    let Some(&first) = keys.first() else {
+        let interpreter = Interpreter::default();
+        let mut space = Space::new(&interpreter, arguments.clock);
+        return match run(arguments, &mut space) {
+            Ok(reply) => Ok(Plan::Reply(reply)),
+            Err(Halt::Error(error)) => Err(error),
+            Err(Halt::Unloaded(_)) => Err(errors::SYNTAX),
+        };
+    };
+    if keys.iter().all(|&key| args[key] == args[first]) {
+        return Ok(Plan::Key { command: arguments.command(&Line::of(args)), key: first });
+    }
+    let access = arguments.spec.access.unwrap_or(Access::Update);
+    Ok(Plan::Keys { keys, access })
 }
 
 fn check_keys(args: &[&[u8]], keys: Range<usize>) -> Result<(), ErrorReply> {

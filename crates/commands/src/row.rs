@@ -1,11 +1,13 @@
 //! The vocabulary of rows, and the parts that most rows of a group share. A command's file imports
 //! all of it.
 
+#![allow(dead_code, reason = "a vocabulary: a group may leave words unused")]
+
 pub(crate) use types::Access;
 
 pub(crate) use crate::module::Module;
 pub(crate) use crate::operation::handlers;
-pub(crate) use crate::plan::Execution::{Key, PerKey, Table};
+pub(crate) use crate::plan::Execution::{Key, Keys, PerKey, Table};
 pub(crate) use crate::plan::{Arguments, Combine};
 pub(crate) use crate::session_verb::SessionVerb;
 pub(crate) use crate::spec::Arity::{AtLeast, Exactly};
@@ -34,6 +36,7 @@ const ANY: CommandSpec = CommandSpec {
     tips: &[],
     deprecated: None,
     keys: None,
+    more_keys: &[],
     access: None,
     execution: Execution::Container,
     miss: None,
@@ -42,6 +45,24 @@ const ANY: CommandSpec = CommandSpec {
 
 pub(crate) const STRING: CommandSpec =
     CommandSpec { group: Group::String, categories: &[Category::String], ..ANY };
+
+pub(crate) const BITMAP: CommandSpec =
+    CommandSpec { group: Group::Bitmap, categories: &[Category::Bitmap], ..ANY };
+
+pub(crate) const HYPERLOGLOG: CommandSpec =
+    CommandSpec { group: Group::HyperLogLog, categories: &[Category::HyperLogLog], ..ANY };
+
+pub(crate) const HASH: CommandSpec =
+    CommandSpec { group: Group::Hash, categories: &[Category::Hash], ..ANY };
+
+pub(crate) const LIST: CommandSpec =
+    CommandSpec { group: Group::List, categories: &[Category::List], ..ANY };
+
+pub(crate) const SET: CommandSpec =
+    CommandSpec { group: Group::Set, categories: &[Category::Set], ..ANY };
+
+pub(crate) const SORTED_SET: CommandSpec =
+    CommandSpec { group: Group::SortedSet, categories: &[Category::SortedSet], ..ANY };
 
 pub(crate) const GENERIC: CommandSpec =
     CommandSpec { group: Group::Generic, categories: &[Category::Keyspace], ..ANY };
@@ -77,4 +98,33 @@ pub(crate) const fn one_key_at(first: usize, flags: &'static [&'static str]) -> 
 /// All arguments are keys.
 pub(crate) const fn all_keys(flags: &'static [&'static str]) -> Option<KeyRange> {
     Some(KeyRange { first: 1, last: LastKey::End, step: 1, flags })
+}
+
+/// The argument at `first - 1` is the number of keys.
+pub(crate) const fn counted_keys(first: usize, flags: &'static [&'static str]) -> Option<KeyRange> {
+    Some(counted(first, flags))
+}
+
+/// [`counted_keys`], as a range beside others.
+pub(crate) const fn counted(first: usize, flags: &'static [&'static str]) -> KeyRange {
+    KeyRange { first, last: LastKey::Counted, step: 1, flags }
+}
+
+/// All arguments from `first` on are keys.
+pub(crate) const fn keys_from(first: usize, flags: &'static [&'static str]) -> KeyRange {
+    KeyRange { first, last: LastKey::End, step: 1, flags }
+}
+
+/// One argument is a key.
+pub(crate) const fn key_at(first: usize, flags: &'static [&'static str]) -> KeyRange {
+    KeyRange { first, last: LastKey::First, step: 1, flags }
+}
+
+/// A key may stand behind `word`, which is the argument at `first` or a later one.
+pub(crate) const fn key_after(
+    word: &'static str,
+    first: usize,
+    flags: &'static [&'static str],
+) -> KeyRange {
+    KeyRange { first, last: LastKey::After(word), step: 1, flags }
 }

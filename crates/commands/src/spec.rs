@@ -1,5 +1,8 @@
 //! The row of a command: the only source of its arity, keys, access and documentation.
 
+use std::ops::Range;
+
+use base::decimal::parse_i64;
 use types::{Access, Clock, Reply};
 
 use crate::errors::{self, ErrorReply};
@@ -26,6 +29,8 @@ pub struct CommandSpec {
     pub deprecated: Option<Deprecated>,
     /// `None` when it has no keys.
     pub keys: Option<KeyRange>,
+    /// Keys beyond those: the sources of a command that stores its result.
+    pub more_keys: &'static [KeyRange],
     /// The greatest access of any call: `SET` without conditions is a plain write. `None` when no
     /// register runs it.
     pub access: Option<Access>,
@@ -81,11 +86,22 @@ pub enum LastKey {
     First,
     /// The last argument.
     End,
+    /// The argument before the first key is the number of keys.
+    Counted,
+    /// There is one only behind this word, which stands at `first` or later.
+    After(&'static str),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
     String,
+    Bitmap,
+    HyperLogLog,
+    Hash,
+    List,
+    Set,
+    SortedSet,
+    Scripting,
     Generic,
     Connection,
     Server,
@@ -115,13 +131,20 @@ pub enum Category {
     Keyspace,
     Read,
     Write,
+    Set,
+    SortedSet,
+    List,
+    Hash,
     String,
+    Bitmap,
+    HyperLogLog,
     Admin,
     Fast,
     Slow,
     Dangerous,
     Connection,
     Transaction,
+    Scripting,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -224,20 +247,50 @@ impl CommandSpec {
         all
     }
 
-    /// Indexes of the keys among `argc` arguments.
-    pub fn key_indexes(&self, argc: usize) -> impl Iterator<Item = usize> + use<> {
-        let (range, step) = self.keys.map_or((0..0, 1), |keys| (keys.indexes(argc), keys.step));
-        range.step_by(step)
+    /// Indexes of the keys among the arguments, in the order of the row. Empty when a count of keys
+    /// does not fit.
+    #[must_use]
+    pub fn key_indexes(&self, args: &[&[u8]]) -> Vec<usize> {
+        let ranges = self.keys.iter().chain(self.more_keys);
+        ranges.flat_map(|keys| keys.indexes(args)).collect()
+    }
+
+    /// Some keys are found only by reading other arguments.
+    #[must_use]
+    pub fn has_movable_keys(&self) -> bool {
+        let is_movable =
+            |keys: &KeyRange| matches!(keys.last, LastKey::Counted | LastKey::After(_));
+        self.keys.iter().chain(self.more_keys).any(is_movable)
     }
 }
 
 impl KeyRange {
-    /// From the first key to behind the last one; only every `step`-th is a key.
-    #[must_use]
-    pub fn indexes(self, argc: usize) -> std::ops::Range<usize> {
-        match self.last {
+    /// Indexes of the keys among the arguments.
+    pub fn indexes(self, args: &[&[u8]]) -> impl Iterator<Item = usize> + use<> {
+        let range = match self.last {
             LastKey::First => self.first..self.first + 1,
-            LastKey::End => self.first..argc,
+            LastKey::End => self.first..args.len(),
+            LastKey::Counted => self.counted(args),
+            LastKey::After(word) => self.after(word, args),
+        };
+        range.step_by(self.step)
+    }
+
+    fn counted(self, args: &[&[u8]]) -> Range<usize> {
+        let count = args.get(self.first - 1).and_then(|count| parse_i64(count));
+        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        match self.first.checked_add(count) {
+            Some(end) if end <= args.len() => self.first..end,
+            _ => 0..0,
+        }
+    }
+
+    fn after(self, word: &str, args: &[&[u8]]) -> Range<usize> {
+        let from = self.first.min(args.len());
+        let is_word = |arg: &&[u8]| arg.eq_ignore_ascii_case(word.as_bytes());
+        match args[from..].iter().rposition(is_word) {
+            Some(at) if from + at + 1 < args.len() => from + at + 1..from + at + 2,
+            _ => 0..0,
         }
     }
 }
@@ -258,6 +311,13 @@ impl Group {
     pub fn name(self) -> &'static str {
         match self {
             Group::String => "string",
+            Group::Bitmap => "bitmap",
+            Group::HyperLogLog => "hyperloglog",
+            Group::Hash => "hash",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::Scripting => "scripting",
             Group::Generic => "generic",
             Group::Connection => "connection",
             Group::Server => "server",
@@ -294,13 +354,20 @@ impl Category {
             Category::Keyspace => "@keyspace",
             Category::Read => "@read",
             Category::Write => "@write",
+            Category::Set => "@set",
+            Category::SortedSet => "@sortedset",
+            Category::List => "@list",
+            Category::Hash => "@hash",
             Category::String => "@string",
+            Category::Bitmap => "@bitmap",
+            Category::HyperLogLog => "@hyperloglog",
             Category::Admin => "@admin",
             Category::Fast => "@fast",
             Category::Slow => "@slow",
             Category::Dangerous => "@dangerous",
             Category::Connection => "@connection",
             Category::Transaction => "@transaction",
+            Category::Scripting => "@scripting",
         }
     }
 }

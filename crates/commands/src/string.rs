@@ -20,6 +20,7 @@ crate::module::modules! {
     incr,
     incrbyfloat,
     mget,
+    mset,
     set,
     setrange,
     strlen,

@@ -221,7 +221,10 @@ mod tests {
             let name = spec.name;
             assert_eq!(name, name.to_ascii_lowercase());
             assert!(spec.summary.ends_with('.'), "{name}: a summary is a sentence");
-            let on_keys = matches!(spec.execution, Execution::Key(_) | Execution::PerKey(..));
+            let on_keys = matches!(
+                spec.execution,
+                Execution::Key(_) | Execution::PerKey(..) | Execution::Keys(_)
+            );
             let is_local = matches!(spec.execution, Execution::Session(_) | Execution::Table(_));
             let has_keys = spec.keys.is_some() && !is_local;
             assert_eq!(on_keys, has_keys, "{name}: keys");
@@ -230,8 +233,14 @@ mod tests {
                 let flag = if access == types::Access::Read { Flag::Readonly } else { Flag::Write };
                 assert!(spec.has(flag), "{name}: {access:?} contradicts its flags");
             }
-            let many = has_keys && spec.keys.is_some_and(|keys| keys.last == LastKey::End);
-            assert_eq!(many, matches!(spec.execution, Execution::PerKey(..)), "{name}: last key");
+            let many = has_keys
+                && (spec.keys.is_some_and(|keys| keys.last != LastKey::First)
+                    || !spec.more_keys.is_empty());
+            assert_eq!(
+                many,
+                matches!(spec.execution, Execution::PerKey(..) | Execution::Keys(_)),
+                "{name}: last key"
+            );
             assert!(spec.flags.is_sorted() && spec.categories.is_sorted(), "{name}: order");
             let is_container = matches!(spec.execution, Execution::Container);
             assert!(!is_container || !spec.subcommands.is_empty(), "{name}: empty container");

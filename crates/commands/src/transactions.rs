@@ -3,8 +3,11 @@
 use crate::spec::Flag::{self, AllowBusy, Fast, Loading, NoScript, Stale};
 
 crate::module::modules! {
+    line,
     multi,
     watch,
 }
+
+pub(crate) use line::Line;
 
 const LOCAL: &[Flag] = &[NoScript, Loading, Stale, Fast, AllowBusy];

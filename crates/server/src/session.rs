@@ -26,6 +26,9 @@ use crate::{
 pub(crate) use self::rules::bulk_len_max;
 use self::rules::{cost_of, is_http, lacks_room, limits, opens, takes_turns};
 
+/// Until transactions span registers.
+const SEVERAL_KEYS: &str = "ERR commands on several keys at one time are not supported yet";
+
 /// As redis-server answers: a monitor counts as a replica.
 const MONITORS_ONLY: &str = "ERR Replica can't interact with the keyspace";
 
@@ -229,6 +232,7 @@ impl Session {
                 let number = self.wait(Answer::Parts(Box::new(parts)));
                 self.go_on(number, cx);
             }
+            Ok(Plan::Keys { .. }) => self.say_error(cx, SEVERAL_KEYS),
             Err(error) => self.say(cx, error.into()),
         }
     }

@@ -124,12 +124,8 @@ impl<'a> Reader<'a> {
 }
 
 /// Appends an unsigned LEB128 number.
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+pub fn put_varint(out: &mut Vec<u8>, value: u64) {
+    base::varint::put(out, value);
 }
 
 /// Appends a LEB128 length and the bytes.

@@ -20,6 +20,9 @@ pub enum DecodeError {
     /// Written by a newer version, or damaged.
     #[error("unknown type {0}")]
     UnknownKind(u8),
+    /// Written by a newer version, or damaged.
+    #[error("the elements of a {} cannot be read", .0.name())]
+    Elements(Kind),
     #[error("found a {} where a {} is needed", found.name(), wanted.name())]
     WrongKind { wanted: Kind, found: Kind },
 }
@@ -36,6 +39,17 @@ impl Kind {
         Kind::ALL.into_iter().find(is_it).ok_or(DecodeError::UnknownKind(first))
     }
 
+    /// The bytes behind the first one.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when `value` is not of this type.
+    pub fn strip(self, value: &[u8]) -> Result<&[u8], DecodeError> {
+        match Kind::of(value)? {
+            found if found == self => Ok(&value[1..]),
+            found => Err(DecodeError::WrongKind { wanted: self, found }),
+        }
+    }
+
     /// The reply of `TYPE` (Redis 7).
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -47,6 +61,17 @@ impl Kind {
             Kind::SortedSet => "zset",
             Kind::Stream => "stream",
         }
+    }
+}
+
+/// Checks that a value of any type can be read.
+///
+/// # Errors
+/// [`DecodeError`] when it cannot.
+pub fn check(value: &[u8]) -> Result<(), DecodeError> {
+    match Kind::of(value)? {
+        Kind::String => Ok(()),
+        unknown => Err(DecodeError::UnknownKind(unknown as u8)),
     }
 }
 

@@ -4,10 +4,12 @@
 //! These bytes go to disk and wire, so they never change. A new form gets a new first byte.
 //! The crate `commands` decides the effect of commands.
 
+pub mod blobs;
 pub mod float;
 mod kind;
 pub mod string;
 mod unsigned;
 
+pub use blobs::Blobs;
 pub use float::Extended;
-pub use kind::{DecodeError, Kind};
+pub use kind::{DecodeError, Kind, check};

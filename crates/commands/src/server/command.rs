@@ -199,16 +199,34 @@ fn keys(args: &[&[u8]], show: impl Fn(&[u8], &KeyRange) -> Reply) -> Result<Repl
         }
         _ => spec,
     };
-    let keys = spec.keys.ok_or(errors::NO_KEYS)?;
+    if spec.keys.is_none() && spec.more_keys.is_empty() {
+        return Err(errors::NO_KEYS);
+    }
     spec.check_arity(args.len()).map_err(|_| errors::INVALID_ARITY)?;
-    Ok(Reply::array(spec.key_indexes(args.len()).map(|index| show(args[index], &keys))))
+    let ranges = spec.keys.iter().chain(spec.more_keys);
+    let found: Vec<Reply> = ranges
+        .flat_map(|range| range.indexes(args).map(|index| show(args[index], range)))
+        .collect();
+    if found.is_empty() { Err(errors::INVALID_ARGUMENTS) } else { Ok(Reply::Array(found)) }
+}
+
+/// First key, last key and step, as clients without key specifications read them.
+fn plain_range(spec: &CommandSpec) -> (i64, i64, i64) {
+    let Some(keys) = spec.keys else { return (0, 0, 0) };
+    let (first, step) = (keys.first as i64, keys.step as i64);
+    match keys.last {
+        LastKey::First => (first, first, step),
+        LastKey::End => (first, -1, step),
+        LastKey::Counted | LastKey::After(_) => (0, 0, 0),
+    }
 }
 
 fn info_of(spec: &CommandSpec) -> Reply {
-    let (first, last, step) = spec.keys.map_or((0, 0, 0), |keys| match keys.last {
-        LastKey::First => (keys.first as i64, keys.first as i64, keys.step as i64),
-        LastKey::End => (keys.first as i64, -1, keys.step as i64),
-    });
+    let (first, last, step) = plain_range(spec);
+    let mut flags: Vec<Reply> = spec.flags.iter().map(|flag| Reply::simple(flag.name())).collect();
+    if spec.has_movable_keys() {
+        flags.push(Reply::simple("movablekeys"));
+    }
     let subcommands = match spec.subcommands {
         [] => Reply::Set(Vec::new()),
         all => Reply::array(all.iter().map(info_of)),
@@ -216,31 +234,49 @@ fn info_of(spec: &CommandSpec) -> Reply {
     Reply::array([
         Reply::bulk(spec.name),
         Reply::Integer(spec.arity.signed()),
-        Reply::set(spec.flags.iter().map(|flag| Reply::simple(flag.name()))),
+        Reply::Set(flags),
         Reply::Integer(first),
         Reply::Integer(last),
         Reply::Integer(step),
         Reply::set(spec.categories().iter().map(|category| Reply::simple(category.name()))),
         Reply::set(spec.tips.iter().map(|&tip| Reply::bulk(tip))),
-        Reply::set(spec.keys.iter().map(key_spec)),
+        Reply::set(spec.keys.iter().chain(spec.more_keys).map(key_spec)),
         subcommands,
     ])
 }
 
 fn key_spec(keys: &KeyRange) -> Reply {
-    let last = if keys.last == LastKey::End { -1 } else { 0 };
-    let range = [("lastkey", last), ("keystep", keys.step as i64), ("limit", 0)];
-    let index = [("index", keys.first as i64)];
-    let numbers = |numbers: &[(&'static str, i64)]| {
-        Reply::map(numbers.iter().map(|&(name, number)| (name, Reply::Integer(number))))
+    let numbers = |numbers: &[(&'static str, usize)]| {
+        Reply::map(numbers.iter().map(|&(name, number)| (name, Reply::Integer(number as i64))))
     };
     let found =
         |kind: &'static str, spec: Reply| Reply::map([("type", Reply::bulk(kind)), ("spec", spec)]);
+    let (begin, find) = match keys.last {
+        LastKey::First => (keys.first, found("range", range(0, keys.step))),
+        LastKey::End => (keys.first, found("range", range(-1, keys.step))),
+        LastKey::Counted => {
+            let count = [("keynumidx", 0), ("firstkey", 1), ("keystep", keys.step)];
+            (keys.first - 1, found("keynum", numbers(&count)))
+        }
+        LastKey::After(_) => {
+            let unknown = || found("unknown", Reply::Map(Vec::new()));
+            return Reply::map([
+                ("flags", flags_of(keys)),
+                ("begin_search", unknown()),
+                ("find_keys", unknown()),
+            ]);
+        }
+    };
     Reply::map([
         ("flags", flags_of(keys)),
-        ("begin_search", found("index", numbers(&index))),
-        ("find_keys", found("range", numbers(&range))),
+        ("begin_search", found("index", numbers(&[("index", begin)]))),
+        ("find_keys", find),
     ])
+}
+
+fn range(last: i64, step: usize) -> Reply {
+    let numbers = [("lastkey", last), ("keystep", step as i64), ("limit", 0)];
+    Reply::map(numbers.map(|(name, number)| (name, Reply::Integer(number))))
 }
 
 fn flags_of(keys: &KeyRange) -> Reply {

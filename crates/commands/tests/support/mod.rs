@@ -49,6 +49,7 @@ impl Store {
             Ok((_, Plan::PerKey { command, keys, combine })) => {
                 combine.replies(keys.map(|key| self.run(&command, args[key])).collect())
             }
+            Ok((_, Plan::Keys { keys, .. })) => self.run_together(&args, &keys),
         }
     }
 
@@ -68,18 +69,41 @@ impl Store {
         }
     }
 
-    fn run(&mut self, command: &Command, key: &[u8]) -> Reply {
-        self.drop_expired(key);
+    fn run_together(&mut self, args: &[&[u8]], keys: &[usize]) -> Reply {
+        let interpreter = self.interpreter;
         let clock = Clock { unix: Millis(self.now), seed: 0 };
+        let mut space = commands::Space::new(&interpreter, clock);
+        for &key in keys {
+            self.drop_expired(args[key]);
+            space.load(Bytes::copy_from_slice(args[key]), self.view(args[key]));
+        }
+        let reply = match space.execute(args) {
+            Ok(reply) => reply,
+            Err(commands::Halt::Error(error)) => error.into(),
+            Err(commands::Halt::Unloaded(key)) => panic!("{args:?} needs {key:?}"),
+        };
+        for (key, change) in space.changes() {
+            self.change(key, change);
+        }
+        reply
+    }
+
+    fn view(&self, key: &[u8]) -> View<'_> {
         let entry = self.entries.get(key);
-        let view = View {
+        View {
             value: entry.map(|entry| entry.value.as_ref()),
             ttl: entry.map_or(TimeToLive::Never, |entry| self.ttl(entry.expiry)),
             ends: entry.and_then(|entry| match entry.expiry {
                 Expiry::Never => None,
                 Expiry::SpanUntil(end) | Expiry::At(end) => Some(Millis(end)),
             }),
-        };
+        }
+    }
+
+    fn run(&mut self, command: &Command, key: &[u8]) -> Reply {
+        self.drop_expired(key);
+        let clock = Clock { unix: Millis(self.now), seed: 0 };
+        let view = self.view(key);
         let Applied { change, reply } = self.interpreter.apply(view, &command.body, clock);
         if command.access == types::Access::Read {
             assert_eq!(change, Change::None, "a read changed {key:?}");

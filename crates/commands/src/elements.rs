@@ -1,0 +1,207 @@
+//! Elements of a collection: a page of a scan, and random ones.
+
+#![allow(dead_code, reason = "used by commands on collections")]
+
+use base::Prng;
+use base::checksum;
+use base::decimal::parse_i64;
+use types::Reply;
+
+use crate::errors::{self, ErrorReply};
+use crate::glob::{self, Case};
+
+/// Elements that a scan visits in one call, by default.
+const PAGE_DEFAULT: usize = 10;
+
+const INVALID_CURSOR: ErrorReply = errors::fixed(b"ERR invalid cursor");
+
+/// The options of `HSCAN`, `SSCAN` and `ZSCAN`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ScanOptions<'a> {
+    pub(crate) cursor: u64,
+    pub(crate) pattern: Option<&'a [u8]>,
+    pub(crate) count: usize,
+    /// `NOVALUES`.
+    pub(crate) names_only: bool,
+}
+
+impl<'a> ScanOptions<'a> {
+    /// Parses `cursor [MATCH pattern] [COUNT count] [NOVALUES]`.
+    ///
+    /// # Errors
+    /// The reply to send.
+    pub(crate) fn parse(
+        args: &[&'a [u8]],
+        knows_names_only: bool,
+    ) -> Result<ScanOptions<'a>, ErrorReply> {
+        let cursor = std::str::from_utf8(args[0]).ok().and_then(|text| text.parse().ok());
+        let mut options = ScanOptions {
+            cursor: cursor.ok_or(INVALID_CURSOR)?,
+            pattern: None,
+            count: PAGE_DEFAULT,
+            names_only: false,
+        };
+        let mut rest = &args[1..];
+        while let [word, tail @ ..] = rest {
+            rest = match (word.to_ascii_uppercase().as_slice(), tail) {
+                (b"MATCH", [pattern, tail @ ..]) => {
+                    options.pattern = Some(pattern);
+                    tail
+                }
+                (b"COUNT", [count, tail @ ..]) => {
+                    let count = parse_i64(count).ok_or(errors::NOT_AN_INTEGER)?;
+                    options.count =
+                        usize::try_from(count).ok().filter(|&it| it > 0).ok_or(errors::SYNTAX)?;
+                    tail
+                }
+                (b"NOVALUES", tail) if knows_names_only => {
+                    options.names_only = true;
+                    tail
+                }
+                _ => return Err(errors::SYNTAX),
+            };
+        }
+        Ok(options)
+    }
+
+    /// The cursor of the next call, and the indexes of the elements that this call visits, of
+    /// those that match. `names` are all elements; `is_small`: a small collection is one page.
+    ///
+    /// Elements are visited in the order of their hashes, so one that stays is visited once,
+    /// whatever is added or removed meanwhile.
+    pub(crate) fn page<'n>(
+        &self,
+        names: impl Iterator<Item = &'n [u8]> + Clone,
+        is_small: bool,
+    ) -> (u64, Vec<usize>) {
+        let mut visited: Vec<(u64, usize)> = names
+            .clone()
+            .map(|name| checksum::hash(name).max(1))
+            .enumerate()
+            .map(|(index, hash)| (hash, index))
+            .filter(|&(hash, _)| is_small || hash >= self.cursor)
+            .collect();
+        let mut next = 0;
+        if !is_small && visited.len() > self.count {
+            visited.sort_unstable();
+            next = visited[self.count].0;
+            // Elements with one hash stay together.
+            let end = visited.partition_point(|&(hash, _)| hash < next);
+            if end == 0 {
+                let end = visited.partition_point(|&(hash, _)| hash <= next);
+                next = visited.get(end).map_or(0, |&(hash, _)| hash);
+                visited.truncate(end);
+            } else {
+                visited.truncate(end);
+            }
+        }
+        let mut indexes: Vec<usize> = visited.into_iter().map(|(_, index)| index).collect();
+        indexes.sort_unstable();
+        if let Some(pattern) = self.pattern {
+            let mut at = indexes.iter().peekable();
+            let mut matching = Vec::new();
+            for (index, name) in names.enumerate() {
+                if at.next_if(|&&visited| visited == index).is_some()
+                    && glob::matches(pattern, name, Case::Sensitive)
+                {
+                    matching.push(index);
+                }
+            }
+            indexes = matching;
+        }
+        (next, indexes)
+    }
+}
+
+/// A cursor and elements, as the scan commands answer.
+pub(crate) fn scan_reply(next: u64, elements: Vec<Reply>) -> Reply {
+    Reply::array([Reply::bulk(next.to_string()), Reply::Array(elements)])
+}
+
+/// Indexes of random elements among `len`. A positive count draws each at most once, a negative one
+/// draws each time among all.
+pub(crate) fn draw(len: usize, count: i64, seed: u64) -> Vec<usize> {
+    let mut prng = Prng::new(seed);
+    if len == 0 {
+        return Vec::new();
+    }
+    if count < 0 {
+        let draws = 0..count.unsigned_abs();
+        return draws.map(|_| prng.below(len as u64) as usize).collect();
+    }
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let mut all: Vec<usize> = (0..len).collect();
+    if count >= len {
+        return all;
+    }
+    for at in 0..count {
+        let other = at + prng.below((len - at) as u64) as usize;
+        all.swap(at, other);
+    }
+    all.truncate(count);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn options(cursor: u64, count: usize) -> ScanOptions<'static> {
+        ScanOptions { cursor, pattern: None, count, names_only: false }
+    }
+
+    proptest! {
+        #[test]
+        fn scan_visits_each_element_once(
+            names in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 0..4), 0..60),
+            count in 1..9_usize,
+        ) {
+            let names: Vec<Vec<u8>> = names.into_iter().collect();
+            let (mut cursor, mut visited) = (0, Vec::new());
+            loop {
+                let all = names.iter().map(Vec::as_slice);
+                let (next, page) = options(cursor, count).page(all, false);
+                visited.extend(page);
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+            visited.sort_unstable();
+            prop_assert_eq!(visited, (0..names.len()).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn draws_differ_unless_repeats_are_wanted(len in 1..50_usize, count in 0..60_i64, seed: u64) {
+            let drawn = draw(len, count, seed);
+            prop_assert_eq!(drawn.len(), len.min(count as usize));
+            prop_assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
+            let repeated = draw(len, -count, seed);
+            prop_assert_eq!(repeated.len(), count as usize);
+            prop_assert!(repeated.iter().all(|&index| index < len));
+        }
+    }
+
+    #[test]
+    fn options_are_checked() {
+        fn parse(line: &str) -> Result<ScanOptions<'_>, Vec<u8>> {
+            let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            ScanOptions::parse(&args, false).map_err(|error| error.text().to_vec())
+        }
+        assert_eq!(parse("7 COUNT 3"), Ok(options(7, 3)));
+        for (line, error) in [
+            ("x", "ERR invalid cursor"),
+            ("-1", "ERR invalid cursor"),
+            ("0 COUNT x", "ERR value is not an integer or out of range"),
+            ("0 COUNT 0", "ERR syntax error"),
+            ("0 MATCH", "ERR syntax error"),
+            ("0 NOVALUES", "ERR syntax error"),
+        ] {
+            assert_eq!(parse(line), Err(error.as_bytes().to_vec()), "{line}");
+        }
+    }
+}

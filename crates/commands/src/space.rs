@@ -1,0 +1,258 @@
+//! The states of several keys, on which commands run one after the other.
+//!
+//! A command with several keys, a transaction and a script each run on a space. Its changes become
+//! one change per key. A command that names a key which the space lacks halts: the caller loads
+//! that state and runs everything again.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use types::{Applied, Change, Clock, Command, ExpiryChange, Reply, TimeToLive, Update, View};
+
+use crate::context::Context;
+use crate::errors::ErrorReply;
+use crate::interpreter::Interpreter;
+use crate::plan::{Arguments, Execution, Plan};
+use crate::table;
+
+/// The reason why a command did not finish. Its changes do not count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Halt {
+    /// The reply.
+    Error(ErrorReply),
+    /// The state of this key is needed.
+    Unloaded(Bytes),
+}
+
+impl From<ErrorReply> for Halt {
+    fn from(error: ErrorReply) -> Halt {
+        Halt::Error(error)
+    }
+}
+
+/// States of keys, as found and as changed.
+#[derive(Debug)]
+pub struct Space<'a> {
+    interpreter: &'a Interpreter,
+    clock: Clock,
+    keys: BTreeMap<Bytes, Held>,
+}
+
+/// A state, and its changes.
+#[derive(Clone, Debug)]
+struct Held {
+    found: Option<Bytes>,
+    value: Option<Bytes>,
+    ttl: TimeToLive,
+    ends: Option<base::Millis>,
+    /// The time to live that was set last.
+    set: Option<TimeToLive>,
+}
+
+impl<'a> Space<'a> {
+    #[must_use]
+    pub fn new(interpreter: &'a Interpreter, clock: Clock) -> Space<'a> {
+        Space { interpreter, clock, keys: BTreeMap::new() }
+    }
+
+    /// Loads the state of a key.
+    pub fn load(&mut self, key: Bytes, view: View<'_>) {
+        let value = view.value.map(Bytes::copy_from_slice);
+        let View { ttl, ends, .. } = view;
+        self.keys.insert(key, Held { found: value.clone(), value, ttl, ends, set: None });
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The state of a key, as an operation sees it.
+    ///
+    /// # Errors
+    /// [`Halt::Unloaded`].
+    pub(crate) fn context(&self, key: &[u8]) -> Result<Context<'_>, Halt> {
+        let held = self.keys.get(key).ok_or_else(|| unloaded(key))?;
+        Ok(self.interpreter.context(held.view(), self.clock))
+    }
+
+    /// Changes the state of a loaded key.
+    ///
+    /// # Errors
+    /// [`Halt::Unloaded`].
+    pub(crate) fn change(&mut self, key: &[u8], change: Change) -> Result<(), Halt> {
+        let held = self.keys.get_mut(key).ok_or_else(|| unloaded(key))?;
+        held.change(change, self.clock);
+        Ok(())
+    }
+
+    /// Runs a command of one key.
+    ///
+    /// # Errors
+    /// [`Halt::Unloaded`]. A command that fails answers its error.
+    pub fn run(&mut self, key: &[u8], command: &Command) -> Result<Reply, Halt> {
+        let held = self.keys.get_mut(key).ok_or_else(|| unloaded(key))?;
+        let Applied { change, reply } =
+            self.interpreter.apply(held.view(), &command.body, self.clock);
+        held.change(change, self.clock);
+        Ok(reply)
+    }
+
+    /// Runs a command line on the keys that it names. An error changes no state.
+    ///
+    /// # Errors
+    /// [`Halt::Unloaded`], or the reply.
+    pub fn execute(&mut self, args: &[&[u8]]) -> Result<Reply, Halt> {
+        let spec = table::resolve(args)?;
+        let arguments = Arguments { spec, all: args, clock: self.clock };
+        if let Execution::Keys(run) = spec.execution {
+            return self.attempt(|space| run(&arguments, space));
+        }
+        match spec.plan(args, self.clock)? {
+            Plan::Reply(reply) => Ok(reply),
+            Plan::Key { command, key } => self.run(args[key], &command),
+            Plan::PerKey { command, keys, combine } => {
+                let replies: Result<_, _> = keys.map(|key| self.run(args[key], &command)).collect();
+                Ok(combine.replies(replies?))
+            }
+            Plan::Session(_) | Plan::Keys { .. } => Err(crate::errors::INVALID_COMMAND.into()),
+        }
+    }
+
+    /// Undoes the changes of a run that halts.
+    fn attempt<T>(
+        &mut self,
+        run: impl FnOnce(&mut Space<'a>) -> Result<T, Halt>,
+    ) -> Result<T, Halt> {
+        let before = self.keys.clone();
+        let result = run(self);
+        if result.is_err() {
+            self.keys = before;
+        }
+        result
+    }
+
+    /// The change of each key, in the order of the keys. Keys that stay as they were found are left
+    /// out.
+    pub fn changes(&self) -> impl Iterator<Item = (&Bytes, Change)> {
+        self.keys
+            .iter()
+            .map(|(key, held)| (key, held.net()))
+            .filter(|(_, change)| *change != Change::None)
+    }
+}
+
+fn unloaded(key: &[u8]) -> Halt {
+    Halt::Unloaded(Bytes::copy_from_slice(key))
+}
+
+impl Held {
+    fn view(&self) -> View<'_> {
+        View { value: self.value.as_deref(), ttl: self.ttl, ends: self.ends }
+    }
+
+    fn change(&mut self, change: Change, clock: Clock) {
+        match change {
+            Change::None => {}
+            Change::Put { value, expiry } => {
+                self.value = Some(value);
+                self.expire(expiry, clock);
+            }
+            Change::Expire(expiry) => self.expire(expiry, clock),
+            Change::Delete => {
+                self.value = None;
+                self.expire(ExpiryChange::Set(TimeToLive::Never), clock);
+            }
+        }
+    }
+
+    fn expire(&mut self, expiry: ExpiryChange, clock: Clock) {
+        if let ExpiryChange::Set(ttl) = expiry {
+            self.ttl = ttl;
+            self.ends = ttl.ends(clock.unix);
+            self.set = Some(ttl);
+        }
+    }
+
+    /// All changes as one.
+    fn net(&self) -> Change {
+        let expiry = self.set.map_or(ExpiryChange::Keep, ExpiryChange::Set);
+        match (&self.found, &self.value) {
+            (None, None) => Change::None,
+            (Some(_), None) => Change::Delete,
+            (found, Some(value)) if found.as_ref() != Some(value) => {
+                Change::Put { value: value.clone(), expiry }
+            }
+            _ if self.set.is_some() => Change::Expire(expiry),
+            _ => Change::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Millis;
+
+    use super::*;
+
+    const CLOCK: Clock = Clock { unix: Millis(1_000), seed: 0 };
+
+    fn space(interpreter: &Interpreter) -> Space<'_> {
+        let mut space = Space::new(interpreter, CLOCK);
+        let value = values::string::encode(b"1");
+        let ttl = TimeToLive::After(Millis(500));
+        space.load("a".into(), View::fresh(Some(&value), ttl, CLOCK.unix));
+        space.load("b".into(), View::fresh(None, TimeToLive::Never, CLOCK.unix));
+        space
+    }
+
+    fn execute(space: &mut Space<'_>, line: &str) -> Result<Reply, Halt> {
+        space.execute(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+    }
+
+    fn net(lines: &[&str]) -> Vec<(String, Change)> {
+        let interpreter = Interpreter::default();
+        let mut space = space(&interpreter);
+        lines.iter().for_each(|line| drop(execute(&mut space, line).expect("a reply")));
+        let name = |key: &Bytes| String::from_utf8_lossy(key).to_string();
+        space.changes().map(|(key, change)| (name(key), change)).collect()
+    }
+
+    fn put(text: &str, expiry: ExpiryChange) -> Change {
+        Change::Put { value: values::string::encode(text.as_bytes()), expiry }
+    }
+
+    #[test]
+    fn changes_of_a_key_become_one() {
+        let key = |change| vec![("a".to_string(), change)];
+        assert_eq!(net(&["INCR a", "INCR a"]), key(put("3", ExpiryChange::Keep)));
+        assert_eq!(net(&["INCR a", "DECR a"]), []);
+        assert_eq!(net(&["DEL a"]), key(Change::Delete));
+        let never = ExpiryChange::Set(TimeToLive::Never);
+        assert_eq!(net(&["DEL a", "SET a 2"]), key(put("2", never)));
+        assert_eq!(net(&["DEL a", "APPEND a 1"]), key(Change::Expire(never)));
+        assert_eq!(net(&["SET b x", "DEL b"]), []);
+        let ttl = ExpiryChange::Set(TimeToLive::After(Millis(9_000)));
+        assert_eq!(net(&["EXPIRE a 9"]), key(Change::Expire(ttl)));
+    }
+
+    #[test]
+    fn later_commands_see_earlier_changes() {
+        let interpreter = Interpreter::default();
+        let mut space = space(&interpreter);
+        assert_eq!(execute(&mut space, "MSET b 7 a 8"), Ok(Reply::OK));
+        assert_eq!(execute(&mut space, "INCR b"), Ok(Reply::Integer(8)));
+        assert_eq!(execute(&mut space, "TTL a"), Ok(Reply::Integer(-1)));
+        assert_eq!(execute(&mut space, "MSETNX c 1 a 2"), Err(Halt::Unloaded("c".into())));
+        assert_eq!(execute(&mut space, "EXISTS a b"), Ok(Reply::Integer(2)));
+    }
+
+    #[test]
+    fn failed_command_changes_no_key() {
+        let interpreter = Interpreter { max_value_len: 4 };
+        let mut space = space(&interpreter);
+        let halt = execute(&mut space, "MSET a 22 b 55555").expect_err("one is too large");
+        assert!(matches!(halt, Halt::Error(_)));
+        assert_eq!(space.changes().count(), 0);
+    }
+}
