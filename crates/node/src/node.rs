@@ -27,7 +27,7 @@ use crate::registry;
 use crate::session::SessionFactory;
 use crate::settings::Databases;
 use crate::shell::control::{self, Control, Parts};
-use crate::shell::driver::Driver;
+use crate::shell::event_loop::EventLoop;
 use crate::shell::media::{Media, MediaError, Start};
 use crate::shell::node_status::{Membership, SharedNodeStatus};
 use crate::shell::worker_thread::{self, WorkerThread};
@@ -429,8 +429,8 @@ fn spawn(
         workers.push(worker);
     }
     let mut threads = Vec::new();
-    for (index, mut driver) in Driver::all(node_status, workers)?.into_iter().enumerate() {
-        threads.push(guarded(node_status, &format!("worker {index}"), move || driver.run())?);
+    for (index, mut event_loop) in EventLoop::all(node_status, workers)?.into_iter().enumerate() {
+        threads.push(guarded(node_status, &format!("worker {index}"), move || event_loop.run())?);
     }
     threads.push(guarded(node_status, "control", move || control.run())?);
     Ok(threads)

@@ -1,7 +1,7 @@
 //! The thin shell around workers and formation: threads, sockets, clocks.
 //!
 //! Each worker has its sockets ([`worker_thread`]): its clients and its links. As many event loops
-//! ([`driver`]) as the load needs run the workers, at most one per worker. One control thread
+//! ([`event_loop`]) as the load needs run the workers, at most one per worker. One control thread
 //! ([`control`]) opens connections, authenticates peers and forms the cluster. Only it writes the
 //! node's identity. Threads communicate through [`mailbox`]es, in batches, and wake each other only
 //! from sleep.
@@ -14,7 +14,7 @@ pub(crate) mod clock;
 pub(crate) mod cluster_view;
 pub(crate) mod control;
 mod dialler;
-pub(crate) mod driver;
+pub(crate) mod event_loop;
 pub(crate) mod mailbox;
 pub(crate) mod media;
 pub(crate) mod node_status;
@@ -22,8 +22,8 @@ pub(crate) mod own_requests;
 pub(crate) mod peers;
 pub(crate) mod record;
 mod routes;
-mod seat;
 mod sync;
+mod worker_assignment;
 pub(crate) mod worker_thread;
 mod write_window;
 mod wrong_passwords;

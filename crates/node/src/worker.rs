@@ -1,4 +1,4 @@
-//! A worker: the one owner of its registers, driven in turns.
+//! A worker: the one owner of its registers, run in turns.
 //!
 //! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it
 //! [`Input`]s and carry out its [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
@@ -347,7 +347,7 @@ impl Worker {
         most.saturating_sub(self.shared.in_progress)
     }
 
-    /// False: hold back clients' writes for now. For a driver that does not count them itself.
+    /// False: hold back clients' writes for now. For a caller that does not count them itself.
     #[must_use]
     pub fn takes_writes(&self) -> bool {
         self.shared.in_progress < self.writes_max()

@@ -1,6 +1,6 @@
-//! Decides how many threads drive the workers of a node.
+//! Decides how many threads run the workers of a node.
 //!
-//! At first one thread drives them all: handing an event to another thread means waking it, which
+//! At first one thread runs them all: handing an event to another thread means waking it, which
 //! costs more than most iterations. A thread that uses most of a core gives half of its workers to
 //! an unused thread. Two threads that together use much less than a core become one again.
 //!
@@ -9,8 +9,8 @@
 
 use base::Nanos;
 
-use super::seat::Seat;
 use super::sync::{Ordering, Wake};
+use super::worker_assignment::WorkerAssignment;
 
 /// How often a thread measures its load.
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
@@ -43,7 +43,7 @@ impl Balance {
         now >= self.looked_at + LOOK_EVERY
     }
 
-    /// Publishes the load of the thread `index`, which drives `workers`; returns a hand-over.
+    /// Publishes the load of the thread `index`, which runs `workers`; returns a hand-over.
     ///
     /// `cpu` is the CPU time that this thread has used.
     pub(super) fn look<T, W: Wake>(
@@ -51,13 +51,13 @@ impl Balance {
         (now, cpu): (Nanos, Nanos),
         index: usize,
         workers: usize,
-        seats: &[Seat<T, W>],
+        assignments: &[WorkerAssignment<T, W>],
     ) -> Option<HandOver> {
         let (wall, spent) = (now.since(self.looked_at).0, cpu.since(self.cpu_at).0);
         (self.looked_at, self.cpu_at) = (now, cpu);
         let load = (spent.saturating_mul(1000) / wall.max(1)).min(1000) as u32;
-        seats[index].load.store(load, Ordering::Relaxed);
-        let wish = wish(load, index, workers, seats);
+        assignments[index].load.store(load, Ordering::Relaxed);
+        let wish = wish(load, index, workers, assignments);
         let looks = match (wish, self.wish) {
             (Some(wish), Some((before, looks))) if wish.to == before => looks + 1,
             _ => 1,
@@ -72,17 +72,19 @@ fn wish<T, W: Wake>(
     load: u32,
     index: usize,
     workers: usize,
-    seats: &[Seat<T, W>],
+    assignments: &[WorkerAssignment<T, W>],
 ) -> Option<HandOver> {
-    let is_used = |seat: &Seat<T, W>| seat.count.load(Ordering::Relaxed) > 0;
+    let is_used =
+        |assignment: &WorkerAssignment<T, W>| assignment.count.load(Ordering::Relaxed) > 0;
     if load > BUSY && workers > 1 {
-        let to = seats.iter().position(|seat| !is_used(seat))?;
+        let to = assignments.iter().position(|assignment| !is_used(assignment))?;
         return Some(HandOver { to, count: workers / 2 });
     }
     // Only towards the first thread, which always has workers.
-    let joins =
-        |seat: &Seat<T, W>| is_used(seat) && seat.load.load(Ordering::Relaxed) + load < QUIET;
-    let to = seats[..index].iter().position(joins).filter(|_| workers > 0)?;
+    let joins = |assignment: &WorkerAssignment<T, W>| {
+        is_used(assignment) && assignment.load.load(Ordering::Relaxed) + load < QUIET
+    };
+    let to = assignments[..index].iter().position(joins).filter(|_| workers > 0)?;
     Some(HandOver { to, count: workers })
 }
 
@@ -96,15 +98,15 @@ mod tests {
         fn wake(&self) {}
     }
 
-    /// Threads that drive so many workers, with the loads of their last measurements.
-    fn seats(threads: &[(usize, u32)]) -> Vec<Seat<(), NoWaker>> {
-        let seat = |&(workers, load): &(usize, u32)| {
-            let seat = Seat::new(NoWaker);
-            seat.give(vec![(); workers]);
-            seat.load.store(load, Ordering::Relaxed);
-            seat
+    /// Threads that run so many workers, with the loads of their last measurements.
+    fn assignments(threads: &[(usize, u32)]) -> Vec<WorkerAssignment<(), NoWaker>> {
+        let assignment = |&(workers, load): &(usize, u32)| {
+            let assignment = WorkerAssignment::new(NoWaker);
+            assignment.give(vec![(); workers]);
+            assignment.load.store(load, Ordering::Relaxed);
+            assignment
         };
-        threads.iter().map(seat).collect()
+        threads.iter().map(assignment).collect()
     }
 
     /// The hand-over of a thread after each measurement of its load.
@@ -114,7 +116,7 @@ mod tests {
             let now = Nanos(LOOK_EVERY.0 * (number as u64 + 1));
             assert!(balance.is_due(now) && !balance.is_due(Nanos(now.0 - 1)));
             cpu += Nanos(LOOK_EVERY.0 * u64::from(load) / 1000);
-            balance.look((now, cpu), index, threads[index].0, &seats(threads))
+            balance.look((now, cpu), index, threads[index].0, &assignments(threads))
         };
         loads.iter().enumerate().map(look).collect()
     }

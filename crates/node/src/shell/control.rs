@@ -332,11 +332,11 @@ impl Control {
                 }
                 Ok(())
             }
-            // The next pass looks at them.
+            // The next iteration checks them.
             ControlMail::UptimesChanged => Ok(()),
             ControlMail::RaiseLoss { worker, at } => self.raise_loss(worker, at),
-            ControlMail::Slow { driver, peer, is_slow } => {
-                self.report_slow(driver, peer, is_slow);
+            ControlMail::Slow { event_loop, peer, is_slow } => {
+                self.report_slow(event_loop, peer, is_slow);
                 Ok(())
             }
         }

@@ -1,4 +1,5 @@
-//! The orders in which threads can meet at mailboxes and seats, as far as shuttle tries them.
+//! The orders in which threads can meet at mailboxes and worker assignments, as far as shuttle
+//! tries them.
 //!
 //! An owner that sleeps when it must not is a deadlock, which shuttle reports. Each kind of mistake
 //! that this would show is planted once.
@@ -8,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use shuttle::sync::{Arc, Condvar};
 use shuttle::{check_dfs, check_pct, check_random, thread};
 
-use super::super::seat::Seat;
 use super::super::sync::AtomicU32;
+use super::super::worker_assignment::WorkerAssignment;
 use super::*;
 
 /// Models the epoll of a thread: it waits until a sender rings, or has rung before.
@@ -106,12 +107,13 @@ fn notified(notify: fn(&Letters)) {
 fn hand_over(is_registered: bool) {
     let worker_bell = Arc::new(WorkerBell::default());
     let mailbox = Arc::new(Mailbox::woken_by(Arc::clone(&worker_bell)));
-    let seat = Arc::new(Seat::new(Arc::new(Bell::default())));
+    let assignment = Arc::new(WorkerAssignment::new(Arc::new(Bell::default())));
     let sender = Arc::clone(&mailbox);
     let sends = thread::spawn(move || (1..=2).for_each(|n| sender.send(n)));
     let sum = Arc::new(AtomicU32::new(0));
-    let (next, registers, heard) = (Arc::clone(&seat), Arc::clone(&worker_bell), Arc::clone(&sum));
-    let drives = thread::spawn(move || {
+    let (next, registers, heard) =
+        (Arc::clone(&assignment), Arc::clone(&worker_bell), Arc::clone(&sum));
+    let runs = thread::spawn(move || {
         let mut workers = Vec::<Arc<Mailbox<u32, Arc<WorkerBell>>>>::new();
         while heard.load(Ordering::SeqCst) < 3 {
             for worker in next.take() {
@@ -124,19 +126,19 @@ fn hand_over(is_registered: bool) {
             if workers.iter().all(|worker| worker.may_sleep()) {
                 next.waker().wait();
             }
-            workers.iter().for_each(|worker| pass(worker, &heard));
+            workers.iter().for_each(|worker| iterate(worker, &heard));
         }
     });
-    // The first driver was about to sleep, and drove it once more.
+    // The first event loop was about to sleep, and ran it once more.
     mailbox.may_sleep();
-    pass(&mailbox, &sum);
-    seat.give(vec![mailbox]);
-    assert_eq!(seat.count.load(Ordering::Relaxed), 1);
+    iterate(&mailbox, &sum);
+    assignment.give(vec![mailbox]);
+    assert_eq!(assignment.count.load(Ordering::Relaxed), 1);
     sends.join().expect("it does not panic");
-    drives.join().expect("it does not panic");
+    runs.join().expect("it does not panic");
 }
 
-fn pass(worker: &Mailbox<u32, Arc<WorkerBell>>, sum: &AtomicU32) {
+fn iterate(worker: &Mailbox<u32, Arc<WorkerBell>>, sum: &AtomicU32) {
     worker.awake();
     let mut mail = Vec::new();
     worker.take(&mut mail);
@@ -147,11 +149,11 @@ fn pass(worker: &Mailbox<u32, Arc<WorkerBell>>, sum: &AtomicU32) {
 struct WorkerBell(Mutex<(bool, Option<Arc<Bell>>)>);
 
 impl WorkerBell {
-    fn register(&self, driver: &Arc<Bell>) {
+    fn register(&self, event_loop: &Arc<Bell>) {
         let mut state = self.0.lock().expect("nobody panics");
-        state.1 = Some(Arc::clone(driver));
+        state.1 = Some(Arc::clone(event_loop));
         if state.0 {
-            driver.wake();
+            event_loop.wake();
         }
     }
 }
@@ -160,8 +162,8 @@ impl Wake for Arc<WorkerBell> {
     fn wake(&self) {
         let mut state = self.0.lock().expect("nobody panics");
         state.0 = true;
-        if let Some(driver) = &state.1 {
-            driver.wake();
+        if let Some(event_loop) = &state.1 {
+            event_loop.wake();
         }
     }
 }
@@ -238,6 +240,6 @@ fn a_notifier_that_wakes_before_it_notes_is_caught() {
 }
 
 #[test]
-fn a_worker_that_its_new_driver_does_not_listen_to_is_caught() {
+fn worker_unheard_by_its_new_event_loop_is_caught() {
     assert!(is_caught(|| hand_over(false)));
 }

@@ -56,8 +56,8 @@ pub(crate) enum ControlMail {
     UptimesChanged,
     /// A worker found registers forgotten while its messages carried `at`.
     RaiseLoss { worker: usize, at: Loss },
-    /// A peer has become slow at the links of this driver's workers, or is so no longer.
-    Slow { driver: usize, peer: NodeId, is_slow: bool },
+    /// A peer has become slow at the links of this loop's workers, or is so no longer.
+    Slow { event_loop: usize, peer: NodeId, is_slow: bool },
 }
 
 /// The incoming queue of one thread.

@@ -78,8 +78,8 @@ pub(crate) struct SharedNodeStatus {
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
     changed: (Mutex<()>, Condvar),
-    /// Wake the threads that drive workers, also those that have none.
-    drivers: OnceLock<Vec<Arc<Waker>>>,
+    /// Wake the event loops, also those that have none.
+    event_loops: OnceLock<Vec<Arc<Waker>>>,
     /// Where keys lie, once the node belongs to a cluster.
     pub(crate) positions: OnceLock<Positions>,
     /// Moves the disk stores on, once there are any.
@@ -142,7 +142,7 @@ impl SharedNodeStatus {
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             changed: (Mutex::new(()), Condvar::new()),
-            drivers: OnceLock::new(),
+            event_loops: OnceLock::new(),
             positions: OnceLock::new(),
             committer: OnceLock::new(),
             own_requests: OwnRequests::default(),
@@ -175,17 +175,17 @@ impl SharedNodeStatus {
 
     /// # Panics
     /// When called twice.
-    pub(crate) fn set_drivers(&self, drivers: Vec<Arc<Waker>>) {
-        assert!(self.drivers.set(drivers).is_ok(), "a node has one set of threads");
+    pub(crate) fn set_event_loops(&self, event_loops: Vec<Arc<Waker>>) {
+        assert!(self.event_loops.set(event_loops).is_ok(), "a node has one set of threads");
     }
 
-    /// From now on, drivers move the disk stores on.
+    /// From now on, event loops advance the disk stores.
     ///
     /// # Panics
     /// When called twice.
     pub(crate) fn set_committer(&self, committer: disk::Committer) {
         assert!(self.committer.set(committer).is_ok(), "a node opens its stores once");
-        self.wake_drivers();
+        self.wake_event_loops();
     }
 
     pub(crate) fn committer(&self) -> Option<&disk::Committer> {
@@ -319,11 +319,11 @@ impl SharedNodeStatus {
     fn wake_all(&self) {
         self.workers.iter().for_each(|mailbox| mailbox.notify());
         self.control.notify();
-        self.wake_drivers();
+        self.wake_event_loops();
     }
 
-    fn wake_drivers(&self) {
-        for waker in self.drivers.get().into_iter().flatten() {
+    fn wake_event_loops(&self) {
+        for waker in self.event_loops.get().into_iter().flatten() {
             // Fails only when the system is out of memory.
             let _ = waker.wake();
         }
@@ -533,7 +533,7 @@ impl Facts for SharedNodeStatus {
     }
 
     fn step_sessions(&self) {
-        // Before the wake-up, so that the pass which it causes sees it.
+        // Before the wake-up, so that the iteration that it causes sees it.
         self.session_steps.fetch_add(1, Ordering::SeqCst);
         self.nudge();
     }

@@ -1,5 +1,5 @@
 //! One worker with its sockets: reads everything that arrived, turns the worker, writes once per
-//! socket. A driver's thread waits for it ([`super::driver`]).
+//! socket. An event loop waits for it ([`super::event_loop`]).
 
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -32,7 +32,7 @@ pub(crate) const TOKEN_LISTENER: Token = Token(1);
 const TOKEN_PEERS: usize = 16;
 const TOKEN_CLIENTS: usize = 1 << 20;
 
-/// Events taken in one pass.
+/// Events taken in one iteration.
 const EVENTS_MAX: usize = 1024;
 
 /// Bytes read from a socket at once.
@@ -41,8 +41,8 @@ const SCRATCH_LEN: usize = 64 << 10;
 /// Connections accepted in one turn.
 const ACCEPTED_MAX: usize = 64;
 
-/// Turns of the worker in one pass: outcomes let sessions ask on, and the answers may be there at
-/// once.
+/// Turns of the worker in one iteration: outcomes let sessions ask on, and the answers may be there
+/// at once.
 const TURNS_MAX: usize = 4;
 
 /// A longer turn reduces the input of the next one. During a turn the worker reads and writes no
@@ -59,7 +59,7 @@ const REQUESTS_MIN: usize = 8;
 
 /// An iteration of this duration starts no further turn: the output of the first one waits for its
 /// end.
-pub(crate) const PASS_LONG: Nanos = Nanos::from_millis(25);
+pub(crate) const ITERATION_LONG: Nanos = Nanos::from_millis(25);
 
 /// How often it is said that clients cannot be accepted, at most.
 const OUT_OF_REACH_EVERY: Nanos = Nanos::from_secs(60);
@@ -111,7 +111,7 @@ pub(crate) struct WorkerThread {
     scratch: Vec<u8>,
     now: Nanos,
     next_client: u64,
-    /// Something read in this pass waits for the next.
+    /// Something read in this iteration waits for the next.
     is_left: bool,
     /// The worker must turn without new input: a timer is due, or a store completed an operation.
     is_due: bool,
@@ -307,11 +307,11 @@ impl WorkerThread {
 
     /// Runs at most a few turns, while there is input. Its output to sockets waits for
     /// [`Self::flush`].
-    pub(crate) fn work(&mut self, pass_began: Moment) -> Result<(), String> {
+    pub(crate) fn work(&mut self, iteration_began: Moment) -> Result<(), String> {
         // Mail first: a countdown in a frame that another thread has read must not start
         // before the frame came.
         self.take_mail();
-        self.note_time(self.node_status.clocks.look_again(pass_began));
+        self.note_time(self.node_status.clocks.look_again(iteration_began));
         self.resume();
         if self.inputs.is_empty() && !self.is_due {
             let timer = self.worker.as_ref().and_then(|worker| worker.next_timer());
@@ -319,7 +319,7 @@ impl WorkerThread {
         }
         for turn in 0..TURNS_MAX {
             let is_over = self.inputs.is_empty() && !self.is_due;
-            if is_over || (turn > 0 && self.node_status.clocks.now() >= self.now + PASS_LONG) {
+            if is_over || (turn > 0 && self.node_status.clocks.now() >= self.now + ITERATION_LONG) {
                 break;
             }
             self.is_due = false;
@@ -382,8 +382,8 @@ impl WorkerThread {
         self.backlog = Backlog::More;
     }
 
-    /// They are asked for again in every pass, for which timers see: asking at once would turn in
-    /// vain.
+    /// They are asked for again in every iteration, for which timers see: asking at once would turn
+    /// in vain.
     fn leave_waiting(&mut self, reason: impl std::fmt::Display) {
         self.backlog = Backlog::OutOfReach;
         if self.said_out_of_reach.is_none_or(|at| self.now >= at + OUT_OF_REACH_EVERY) {

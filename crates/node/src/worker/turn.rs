@@ -14,7 +14,7 @@ use crate::engine::{Signal, shard_of};
 const TIMERS_MAX: usize = 1 << 14;
 
 /// Times that engines may answer themselves before their changes are submitted.
-const PASSES_MAX: usize = 16;
+const ENGINE_RUNS_MAX: usize = 16;
 
 /// Submissions of one turn, where storage is durable at once and lets engines go on.
 const ROUNDS_MAX: usize = 4;
@@ -236,7 +236,7 @@ impl Worker {
     }
 
     fn run_engines(&mut self) {
-        for _ in 0..PASSES_MAX {
+        for _ in 0..ENGINE_RUNS_MAX {
             let mut is_quiet = true;
             for engine in self.engines.awake_mut().filter(|engine| engine.has_work()) {
                 engine.run(&mut self.shared);

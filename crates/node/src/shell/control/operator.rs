@@ -290,11 +290,11 @@ impl Control {
         }
     }
 
-    pub(super) fn report_slow(&mut self, driver: usize, peer: NodeId, is_slow: bool) {
+    pub(super) fn report_slow(&mut self, event_loop: usize, peer: NodeId, is_slow: bool) {
         let was_slow = self.slow.iter().any(|(_, node)| *node == peer);
         match is_slow {
-            true => self.slow.insert((driver, peer)),
-            false => self.slow.remove(&(driver, peer)),
+            true => self.slow.insert((event_loop, peer)),
+            false => self.slow.remove(&(event_loop, peer)),
         };
         let is_slow = self.slow.iter().any(|(_, node)| *node == peer);
         let addr = self.address(peer);

@@ -1,4 +1,4 @@
-//! Threads that drive workers: one per worker, of which [`Balance`] uses as few as the load needs.
+//! Threads that run workers: one per worker, of which [`Balance`] uses as few as the load needs.
 //!
 //! A thread waits in the kernel while its workers are idle; sockets, timers, mail and completed
 //! commits wake it.
@@ -21,7 +21,7 @@ use super::mailbox::ControlMail;
 use super::node_status::{STOP_MAX, SharedNodeStatus};
 use super::peers::Slowness;
 use super::sync::Ordering;
-use super::worker_thread::{PASS_LONG, WorkerThread};
+use super::worker_thread::{ITERATION_LONG, WorkerThread};
 
 const TOKEN_WAKE: Token = Token(usize::MAX);
 const TOKEN_PUMP: Token = Token(usize::MAX - 1);
@@ -31,16 +31,16 @@ const ROUNDS_MAX: usize = 3;
 
 /// Iterations before their changes are submitted, while more input is ready. A larger commit costs
 /// no more than a small one.
-const PASSES_MAX: usize = 6;
+const ITERATIONS_MAX: usize = 6;
 /// How long after the first of them another one may begin.
 const HELD_MAX: Nanos = Nanos::from_micros(500);
 
-type Seat = super::seat::Seat<WorkerThread>;
+type WorkerAssignment = super::worker_assignment::WorkerAssignment<WorkerThread>;
 
-pub(crate) struct Driver {
+pub(crate) struct EventLoop {
     index: usize,
     node_status: Arc<SharedNodeStatus>,
-    seats: Arc<Vec<Seat>>,
+    assignments: Arc<Vec<WorkerAssignment>>,
     poll: Poll,
     /// This thread hears when the disk has completed something.
     hears_committer: bool,
@@ -53,24 +53,30 @@ pub(crate) struct Driver {
     told_slow: BTreeSet<NodeId>,
 }
 
-impl Driver {
-    /// As many drivers as there are workers; the first has them all.
+impl EventLoop {
+    /// As many event loops as workers. The first one gets all workers.
     ///
     /// # Errors
     /// When the system is out of file descriptors.
     pub(crate) fn all(
         node_status: &Arc<SharedNodeStatus>,
         workers: Vec<WorkerThread>,
-    ) -> std::io::Result<Vec<Driver>> {
+    ) -> std::io::Result<Vec<EventLoop>> {
         let polls = workers.iter().map(|_| Poll::new()).collect::<std::io::Result<Vec<Poll>>>()?;
-        let seat = |poll: &Poll| Ok(Seat::new(Arc::new(Waker::new(poll.registry(), TOKEN_WAKE)?)));
-        let seats = Arc::new(polls.iter().map(seat).collect::<std::io::Result<Vec<Seat>>>()?);
-        node_status.set_drivers(seats.iter().map(|seat| Arc::clone(seat.waker())).collect());
-        seats[0].give(workers);
-        let driver = |(index, poll)| Driver {
+        let assignment = |poll: &Poll| {
+            Ok(WorkerAssignment::new(Arc::new(Waker::new(poll.registry(), TOKEN_WAKE)?)))
+        };
+        let assignments = Arc::new(
+            polls.iter().map(assignment).collect::<std::io::Result<Vec<WorkerAssignment>>>()?,
+        );
+        node_status.set_event_loops(
+            assignments.iter().map(|assignment| Arc::clone(assignment.waker())).collect(),
+        );
+        assignments[0].give(workers);
+        let event_loop = |(index, poll)| EventLoop {
             index,
             node_status: Arc::clone(node_status),
-            seats: Arc::clone(&seats),
+            assignments: Arc::clone(&assignments),
             poll,
             hears_committer: false,
             workers: Vec::new(),
@@ -78,7 +84,7 @@ impl Driver {
             has_slow_peers: false,
             told_slow: BTreeSet::new(),
         };
-        Ok(polls.into_iter().enumerate().map(driver).collect())
+        Ok(polls.into_iter().enumerate().map(event_loop).collect())
     }
 
     /// Runs until the node stops. An error is a reason to stop the node at once.
@@ -98,8 +104,8 @@ impl Driver {
             }
             self.wait(&mut events, stop_at)?;
             let began = self.node_status.clocks.look();
-            let ended = self.pass(began)?;
-            let ended = self.pass_on(began.now, ended, &mut events)?;
+            let ended = self.iterate(began)?;
+            let ended = self.iterate_further(began.now, ended, &mut events)?;
             if let Some(committer) = self.node_status.committer() {
                 committer.advance();
             }
@@ -108,15 +114,15 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads sockets that are ready, before the device gets the changes of the pass before.
-    /// Returns the end of the last pass.
-    fn pass_on(
+    /// Reads sockets that are ready, before the device gets the changes of the iteration before.
+    /// Returns the end of the last iteration.
+    fn iterate_further(
         &mut self,
         began: Nanos,
         mut ended: Nanos,
         events: &mut Events,
     ) -> Result<Nanos, String> {
-        for _ in 1..PASSES_MAX {
+        for _ in 1..ITERATIONS_MAX {
             if !self.node_status.committer().is_some_and(Committer::would_commit)
                 || !self.look(events, Some(Duration::ZERO))?
             {
@@ -126,13 +132,13 @@ impl Driver {
             if moment.now >= began + HELD_MAX {
                 break;
             }
-            ended = self.pass(moment)?;
+            ended = self.iterate(moment)?;
         }
         Ok(ended)
     }
 
     fn take_given(&mut self) -> Result<(), String> {
-        for worker in self.seats[self.index].take() {
+        for worker in self.assignments[self.index].take() {
             // Perhaps: the thread that had it may have known of some.
             self.has_slow_peers = true;
             let (fd, token) = (worker.as_raw_fd(), Token(worker.index()));
@@ -200,18 +206,18 @@ impl Driver {
     }
 
     /// Reads sockets, runs the workers and sends their frames; returns the time of sending.
-    fn pass(&mut self, began: Moment) -> Result<Nanos, String> {
+    fn iterate(&mut self, began: Moment) -> Result<Nanos, String> {
         // This thread may have slept since it looked.
         if self.has_slow_peers {
             self.attend_to_slow_peers(began.now);
         }
-        // All of them read before one runs, so mail between them is handled in the same pass.
+        // All of them read before one runs, so mail between them is handled in the same iteration.
         self.workers.iter_mut().try_for_each(|worker| worker.gather(began))?;
         // The first round includes every worker: a timer may be due.
         self.workers.iter_mut().try_for_each(|worker| worker.work(began))?;
         for _ in 1..ROUNDS_MAX {
             if !self.workers.iter().any(WorkerThread::has_mail)
-                || self.node_status.clocks.now() >= began.now + PASS_LONG
+                || self.node_status.clocks.now() >= began.now + ITERATION_LONG
             {
                 break;
             }
@@ -264,8 +270,8 @@ impl Driver {
         self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(is_clogged, &paces));
         if slow != self.told_slow {
             for &peer in slow.symmetric_difference(&self.told_slow) {
-                let (driver, is_slow) = (self.index, slow.contains(&peer));
-                self.node_status.control.send(ControlMail::Slow { driver, peer, is_slow });
+                let (event_loop, is_slow) = (self.index, slow.contains(&peer));
+                self.node_status.control.send(ControlMail::Slow { event_loop, peer, is_slow });
             }
             self.told_slow = slow;
         }
@@ -279,23 +285,23 @@ impl Driver {
         let moment = (self.node_status.clocks.now(), thread_cpu());
         let workers = self.workers.len();
         if let Some(HandOver { to, count }) =
-            self.balance.look(moment, self.index, workers, &self.seats)
+            self.balance.look(moment, self.index, workers, &self.assignments)
         {
             let given = self.release(count);
-            self.seats[to].give(given);
+            self.assignments[to].give(given);
         }
     }
 
     /// Takes workers out of this thread's hands.
     fn release(&mut self, count: usize) -> Vec<WorkerThread> {
-        // The next pass reports the state of the links again.
+        // The next iteration reports the state of the links again.
         self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(false, &[]));
         let given = self.workers.split_off(self.workers.len() - count);
         for worker in &given {
             // Fails only for a descriptor that was never registered.
             let _ = self.poll.registry().deregister(&mut SourceFd(&worker.as_raw_fd()));
         }
-        self.seats[self.index].count.fetch_sub(count, Ordering::Relaxed);
+        self.assignments[self.index].count.fetch_sub(count, Ordering::Relaxed);
         given
     }
 }
