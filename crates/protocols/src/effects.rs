@@ -61,7 +61,7 @@ pub struct Effects<M> {
     /// Shards that are forgotten by their fields although storage does not know it yet.
     pub forgotten: Vec<Shard>,
     /// For the operator.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
     pub violation: Option<Violation>,
@@ -80,7 +80,7 @@ impl<M> Default for Effects<M> {
             recovered: Vec::new(),
             disowned: Vec::new(),
             forgotten: Vec::new(),
-            remarks: Vec::new(),
+            warnings: Vec::new(),
             suspects: Vec::new(),
             violation: None,
         }
@@ -140,8 +140,8 @@ impl<M> Effects<M> {
         self.forgotten.push(shard);
     }
 
-    pub fn remark(&mut self, text: String) {
-        self.remarks.push(text);
+    pub fn warn(&mut self, text: String) {
+        self.warnings.push(text);
     }
 
     pub fn suspect(&mut self, node: NodeId) {

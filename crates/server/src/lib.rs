@@ -37,7 +37,7 @@ mod slow;
 mod slowlog;
 mod sparkline;
 mod transaction;
-mod unsettled;
+mod undecided;
 mod wait;
 mod walk;
 mod watching;

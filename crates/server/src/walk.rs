@@ -14,7 +14,7 @@ use node::status::Facts;
 use types::{Clock, Command, Database, Key, Outcome, Reply};
 
 use crate::pipeline::token;
-use crate::unsettled::{Settled, Unsettled};
+use crate::undecided::{Settled, Undecided};
 use crate::{cursor, outcomes};
 
 /// Shards listed at a time.
@@ -81,7 +81,7 @@ pub(crate) struct Walk {
     listing: BTreeMap<u64, Option<u64>>,
     /// Listings of a scan that came before those of earlier stretches: keys, and where they go on.
     early: BTreeMap<u64, (Vec<Key>, Option<u64>)>,
-    unsettled: Unsettled,
+    undecided: Undecided,
     /// Keys looked at, of those that `SCAN` counts, and the cursor of the last one.
     visited: usize,
     last_cursor: Option<u64>,
@@ -195,7 +195,7 @@ impl Walk {
             through: 0,
             listing: BTreeMap::new(),
             early: BTreeMap::new(),
-            unsettled: Unsettled::new(EXISTS_PARTS),
+            undecided: Undecided::new(EXISTS_PARTS),
             visited: 0,
             last_cursor: None,
             barren: 0,
@@ -248,12 +248,12 @@ impl Walk {
             return;
         }
         self.go_on_deleting(number, database, cx);
-        self.unsettled.go_on(number, database, cx);
+        self.undecided.go_on(number, database, cx);
         // Listing waits for deleting: neither piles up.
         if self.to_delete.len() >= LISTED_AHEAD {
             return;
         }
-        let waiting = self.listing.len() + self.early.len() + self.unsettled.len();
+        let waiting = self.listing.len() + self.early.len() + self.undecided.len();
         let room = self.width().saturating_sub(waiting as u64);
         for _ in 0..room.min(self.stretches - self.next) {
             self.listing.insert(self.next, Some(self.position(self.next)));
@@ -285,7 +285,7 @@ impl Walk {
 
     pub(crate) fn take(&mut self, part: usize, outcome: Outcome) {
         if part >= EXISTS_PARTS {
-            match self.unsettled.take(part, outcome) {
+            match self.undecided.take(part, outcome) {
                 Settled::NotYet => {}
                 Settled::Listing(stretch, keys, next) => self.take_listing(stretch, keys, next),
                 Settled::Error(outcome) => self.fail(outcome),
@@ -302,12 +302,12 @@ impl Walk {
         let stretch = part as u64;
         self.listing.remove(&stretch);
         match outcome {
-            Outcome::Listed { mut keys, unsettled, next_hash } => {
+            Outcome::Listed { mut keys, undecided, next_hash } => {
                 if matches!(self.kind.task, Task::Flush { .. }) {
                     // Deleting an absent key has no effect.
-                    keys.extend(unsettled);
-                } else if !unsettled.is_empty() {
-                    return self.unsettled.add(stretch, keys, next_hash, unsettled);
+                    keys.extend(undecided);
+                } else if !undecided.is_empty() {
+                    return self.undecided.add(stretch, keys, next_hash, undecided);
                 }
                 self.take_listing(stretch, keys, next_hash);
             }

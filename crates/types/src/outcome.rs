@@ -13,7 +13,7 @@ pub enum Outcome {
     Refused(Refusal),
     /// A listing step: keys that exist, in hash order; those on which no quorum agreed yet, which a
     /// read of each settles; and where to go on (`None`: the shard is done).
-    Listed { keys: Vec<Key>, unsettled: Vec<Key>, next_hash: Option<u64> },
+    Listed { keys: Vec<Key>, undecided: Vec<Key>, next_hash: Option<u64> },
     /// The record of each replica of a key.
     Explained(Box<Explanation>),
     /// Not enough replicas answered; surely no effect, now and for ever.

@@ -95,7 +95,7 @@ impl<P: Protocol> EngineOf<P> {
         for shard in std::mem::take(&mut self.fx.forgotten) {
             self.disown(shared, shard, None);
         }
-        for text in self.fx.remarks.drain(..) {
+        for text in self.fx.warnings.drain(..) {
             shared.remark(format!("database {}: {text}", self.database.0));
         }
         for shard in std::mem::take(&mut self.fx.recovered) {
@@ -152,7 +152,7 @@ fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
         || !fx.suspects.is_empty()
         || !fx.disowned.is_empty()
         || !fx.forgotten.is_empty()
-        || !fx.remarks.is_empty()
+        || !fx.warnings.is_empty()
         || !fx.appends.is_empty()
         || fx.violation.is_some()
 }

@@ -279,6 +279,6 @@ fn a_listing_of_a_shard_found_forgotten_is_taken_again_when_the_protocol_may_kno
     world.script.finish_scans();
     let out = world.turn();
     let listed =
-        Outcome::Listed { keys: vec![keys[0].clone()], unsettled: Vec::new(), next_hash: None };
+        Outcome::Listed { keys: vec![keys[0].clone()], undecided: Vec::new(), next_hash: None };
     assert_eq!(out.replies, [(Tag(1), listed)]);
 }

@@ -143,7 +143,7 @@ fn memory_wins_over_what_storage_read_before() {
     world.script.state().completions.extend(scans);
     let out = world.turn();
     let keys = vec![keys[0].clone(), keys[2].clone(), keys[3].clone()];
-    assert_eq!(out.replies[0].1, Outcome::Listed { keys, unsettled: Vec::new(), next_hash: None });
+    assert_eq!(out.replies[0].1, Outcome::Listed { keys, undecided: Vec::new(), next_hash: None });
     for _ in 0..64 {
         world.turn();
     }

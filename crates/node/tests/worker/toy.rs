@@ -230,7 +230,7 @@ impl Toy {
             .collect();
         fx.reply(
             tag,
-            Outcome::Listed { keys, unsettled: Vec::new(), next_hash: scanned.next_hash },
+            Outcome::Listed { keys, undecided: Vec::new(), next_hash: scanned.next_hash },
         );
     }
 }

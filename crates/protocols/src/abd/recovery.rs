@@ -99,13 +99,13 @@ impl Abd {
         match walk.purpose {
             Purpose::List { tag } => {
                 let is_there = |found: &Found| found.value != Reported::Nothing;
-                let (settled, unsettled): (Vec<_>, Vec<_>) = (merged.registers.into_iter())
+                let (settled, undecided): (Vec<_>, Vec<_>) = (merged.registers.into_iter())
                     .partition(|(_, found)| cx.replicas.set.is_quorum_of(found.holders));
                 let keys = settled.into_iter().filter(|(_, found)| is_there(found));
                 let keys = keys.map(|(key, _)| key).collect();
-                let unsettled = unsettled.into_iter().map(|(key, _)| key).collect();
+                let undecided = undecided.into_iter().map(|(key, _)| key).collect();
                 let next_hash = merged.next_hash;
-                cx.fx.reply(tag, Outcome::Listed { keys, unsettled, next_hash });
+                cx.fx.reply(tag, Outcome::Listed { keys, undecided, next_hash });
                 self.remove_walk(id);
             }
             Purpose::Recover { .. } => {

@@ -73,9 +73,9 @@ fn cursors_fit_a_javascript_number() {
 
 #[test]
 fn keys_that_share_a_cursor_are_all_returned() {
-    for (shared, unsettled_of) in [(2, 8), (1_500, u64::MAX), (5_000, 3)] {
+    for (shared, undecided_of) in [(2, 8), (1_500, u64::MAX), (5_000, 3)] {
         let mut world = World::new(None);
-        world.unsettled_of = unsettled_of;
+        world.undecided_of = undecided_of;
         let mut client = world.connect();
         let mut put = |hash: u64| {
             let key = format!("key:{hash:x}").into_bytes();
@@ -89,7 +89,7 @@ fn keys_that_share_a_cursor_are_all_returned() {
         }
         world.registers.insert((0, u64::MAX, b"last".to_vec()), bytes::Bytes::from_static(b"v"));
         let count = world.registers.len();
-        // Keys are asked about by position here, so an unsettled one would not be found.
+        // Keys are asked about by position here, so an undecided one would not be found.
         world.fate = |_, _| Some(Outcome::Reply(types::Reply::Integer(1)));
         for options in ["COUNT 1", "COUNT 10", "COUNT 1000", "COUNT 100000"] {
             let (found, _) = scan_all(&mut world, &mut client, options);
@@ -163,7 +163,7 @@ fn what_a_listing_cannot_vouch_for_is_read() {
     for number in 0..500 {
         world.ask(&mut client, &format!("DEL key:{number}"));
     }
-    world.unsettled_of = 1;
+    world.undecided_of = 1;
     assert_eq!(world.ask(&mut client, "DBSIZE"), ":2000\r\n");
     let found: BTreeSet<String> = strings(&world.ask(&mut client, "KEYS *")).into_iter().collect();
     let expected: BTreeSet<String> = (500..2_500).map(|number| format!("key:{number}")).collect();
@@ -180,7 +180,7 @@ fn what_a_listing_cannot_vouch_for_is_read() {
 #[test]
 fn a_key_that_cannot_be_read_is_neither_listed_nor_left_out() {
     let (mut world, mut client) = filled(100);
-    world.unsettled_of = 1;
+    world.undecided_of = 1;
     world.fate = |key, _| (key.bytes() == b"key:7").then_some(Outcome::NoQuorum);
     for line in ["DBSIZE", "KEYS *", "SCAN 0 COUNT 1000"] {
         let reply = world.ask(&mut client, line);

@@ -130,7 +130,7 @@ pub struct World {
     pub listings: usize,
     pub fate: Fate,
     /// One of so many registers is not settled when it is listed.
-    pub unsettled_of: u64,
+    pub undecided_of: u64,
     pub prng: Prng,
     pub now: Nanos,
     /// Writes that a session may have under way before it is to hold others.
@@ -163,7 +163,7 @@ impl World {
             tombstones: BTreeSet::new(),
             listings: 0,
             fate: |_, _| None,
-            unsettled_of: 8,
+            undecided_of: 8,
             prng: Prng::new(7),
             now: Nanos::from_secs(1),
             writes_max: usize::MAX,
@@ -296,15 +296,15 @@ impl World {
             .collect();
         places.sort_unstable();
         let next_hash = places.get(limit).map(|(_, hash, _)| *hash);
-        let (mut keys, mut unsettled) = (Vec::new(), Vec::new());
+        let (mut keys, mut undecided) = (Vec::new(), Vec::new());
         for place in places.into_iter().take(limit) {
-            if self.prng.next_u64().is_multiple_of(self.unsettled_of) {
-                unsettled.push(Key::at(place.1, &place.2));
+            if self.prng.next_u64().is_multiple_of(self.undecided_of) {
+                undecided.push(Key::at(place.1, &place.2));
             } else if self.registers.contains_key(place) {
                 keys.push(Key::at(place.1, &place.2));
             }
         }
-        Outcome::Listed { keys, unsettled, next_hash }
+        Outcome::Listed { keys, undecided, next_hash }
     }
 
     /// Lets time pass without any timer.

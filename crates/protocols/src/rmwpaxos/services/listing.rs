@@ -276,7 +276,7 @@ impl Lists {
         }
         let next_hash = listings.complete_below(cx.replicas);
         self.rounds.remove(&id);
-        core.reply(cx, tag, Outcome::Listed { keys, unsettled: undecided, next_hash });
+        core.reply(cx, tag, Outcome::Listed { keys, undecided, next_hash });
     }
 
     /// Ends listings that are overdue or complete enough, and resends unanswered questions.

@@ -181,7 +181,7 @@ impl RollbackDetector {
     pub(crate) fn find_void(&mut self, core: &mut Core, cx: &mut Cx<'_>, shard: Shard) {
         base::sometimes!("the fields of a shard are older than they were");
         self.older.add(1);
-        cx.fx.remark(format!(
+        cx.fx.warn(format!(
             "shard {}: its record is older than it was: the medium has lost a write. \
              The shard is recovered from the other members",
             shard.0
@@ -227,7 +227,7 @@ impl RollbackDetector {
         }
         base::sometimes!("a register is older than it was");
         self.older.add(1);
-        cx.fx.remark(format!(
+        cx.fx.warn(format!(
             "shard {}: the key with hash {:016x} is older than it was, as node {} remembers: \
              the medium has lost a write. The key is recovered from the other members",
             key.shard().0,

@@ -87,7 +87,7 @@ fn a_damaged_register_is_not_listed_as_absent() -> Result<(), String> {
     world.flow(|m| is_listing(m) && m.among(&[0, 1]));
     world.pass(Nanos::from_secs(1));
     claim(
-        world.listed(tag).is_some_and(|(_, unsettled)| unsettled == [world.key.clone()]),
+        world.listed(tag).is_some_and(|(_, undecided)| undecided == [world.key.clone()]),
         "a loss is no absence",
     )?;
     world.finish_with("va")
@@ -110,8 +110,8 @@ fn listed_while_over_on(first: usize) -> Result<[(usize, usize); 2], String> {
     world.sees(2, 1, false);
     world.pass_at(2, Nanos::from_millis(50));
     let count = |tag| {
-        let (keys, unsettled) = world.listed(tag).ok_or("a listing ends")?;
-        Ok::<_, String>((keys.len(), unsettled.len()))
+        let (keys, undecided) = world.listed(tag).ok_or("a listing ends")?;
+        Ok::<_, String>((keys.len(), undecided.len()))
     };
     Ok([count(all)?, count(two)?])
 }

@@ -360,7 +360,7 @@ impl World {
         let shards = fx.forgotten.into_iter().map(|shard| (shard, None));
         let disowned: Vec<_> = registers.chain(shards).collect();
         if !disowned.is_empty() && !self.takes_back {
-            self.fault.get_or_insert(format!("{index} disbelieves itself: {:?}", fx.remarks));
+            self.fault.get_or_insert(format!("{index} disbelieves itself: {:?}", fx.warnings));
         }
         node.disowned.extend(disowned);
         for shard in fx.recovered {

@@ -43,26 +43,26 @@ impl World {
             return;
         }
         self.clock += 1;
-        let (keys, unsettled, next_hash) = match outcome {
-            Outcome::Listed { keys, unsettled, next_hash } => (keys, unsettled, next_hash),
+        let (keys, undecided, next_hash) = match outcome {
+            Outcome::Listed { keys, undecided, next_hash } => (keys, undecided, next_hash),
             Outcome::NoQuorum | Outcome::Loading => (Vec::new(), Vec::new(), Some(0)),
             other => panic!("{other:?} is no outcome of a listing"),
         };
         for (key, op) in &listing.reads {
             let is_told = next_hash.is_none_or(|next| key.hash() < next);
             let told = match keys.contains(key) {
-                _ if !is_told || unsettled.contains(key) => checker::Outcome::Failed,
+                _ if !is_told || undecided.contains(key) => checker::Outcome::Failed,
                 exists => checker::Outcome::Returned(KvOutput::Integer(i64::from(exists))),
             };
             let history = self.histories.get_mut(key).expect("it was listed");
             history.complete(*op, told, self.clock);
         }
-        listing.listed = Some((keys, unsettled));
+        listing.listed = Some((keys, undecided));
     }
 
     /// Keys that exist and keys that are not settled, once the listing has ended.
     pub(in super::super) fn listed(&self, tag: Tag) -> Option<(&[Key], &[Key])> {
-        let (keys, unsettled) = self.listings.get(&tag)?.listed.as_ref()?;
-        Some((keys, unsettled))
+        let (keys, undecided) = self.listings.get(&tag)?.listed.as_ref()?;
+        Some((keys, undecided))
     }
 }

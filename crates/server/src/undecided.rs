@@ -16,7 +16,7 @@ const AT_ONCE: usize = 256;
 const TRIES: u32 = 3;
 
 /// Listings that wait for reads of some of their keys.
-pub(crate) struct Unsettled {
+pub(crate) struct Undecided {
     command: Command,
     /// Parts of the request from here on are questions.
     parts: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Unsettled {
 struct Waiting {
     keys: Vec<Key>,
     next_hash: Option<u64>,
-    unsettled: usize,
+    undecided: usize,
 }
 
 struct Question {
@@ -49,9 +49,9 @@ pub(crate) enum Settled {
     Error(Outcome),
 }
 
-impl Unsettled {
-    pub(crate) fn new(parts: usize) -> Unsettled {
-        Unsettled {
+impl Undecided {
+    pub(crate) fn new(parts: usize) -> Undecided {
+        Undecided {
             command: of_one_key(b"EXISTS"),
             parts,
             waiting: BTreeMap::new(),
@@ -71,11 +71,11 @@ impl Unsettled {
         stretch: u64,
         keys: Vec<Key>,
         next_hash: Option<u64>,
-        unsettled: Vec<Key>,
+        undecided: Vec<Key>,
     ) {
-        let waiting = Waiting { keys, next_hash, unsettled: unsettled.len() };
+        let waiting = Waiting { keys, next_hash, undecided: undecided.len() };
         self.waiting.insert(stretch, waiting);
-        let questions = unsettled.into_iter().map(|key| Question { stretch, key, tries: 0 });
+        let questions = undecided.into_iter().map(|key| Question { stretch, key, tries: 0 });
         self.to_ask.extend(questions);
     }
 
@@ -114,8 +114,8 @@ impl Unsettled {
         };
         let waiting = entry.get_mut();
         waiting.keys.extend(exists.then_some(key));
-        waiting.unsettled -= 1;
-        if waiting.unsettled > 0 {
+        waiting.undecided -= 1;
+        if waiting.undecided > 0 {
             return Settled::NotYet;
         }
         let Waiting { mut keys, next_hash, .. } = entry.remove();
