@@ -149,7 +149,7 @@ pub struct Outputs {
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
     /// Warnings for the operator about faults of the medium.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
     /// Storage failed or an invariant is broken. Stop the node and send no output of this turn.
     pub failed: Option<String>,
 }
@@ -432,7 +432,7 @@ fn shared(
         replies: Vec::new(),
         lease_reads: Vec::new(),
         suspects: Vec::new(),
-        remarks: Vec::new(),
+        warnings: Vec::new(),
         hold: LossHold::default(),
         scans: Vec::new(),
         scan_next: 1,

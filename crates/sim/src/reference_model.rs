@@ -253,7 +253,7 @@ impl CheckedStore {
             }
             Completion::Forgotten { database, shard } => state.hear_forgotten(*database, *shard),
             Completion::Scanned { .. }
-            | Completion::Remark(_)
+            | Completion::Warning(_)
             | Completion::Scrubbed(_)
             | Completion::Failed(_) => {}
         }

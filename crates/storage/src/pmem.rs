@@ -197,7 +197,7 @@ impl<M: Memory> Pmem<M> {
     pub fn store(&self, worker: u32) -> PmemStore<M> {
         let mut store = PmemStore::new(Arc::clone(&self.shared), worker);
         if worker == 0 {
-            self.mended.iter().for_each(|&copy| store.remark_superblock(copy));
+            self.mended.iter().for_each(|&copy| store.warn_of_superblock(copy));
         }
         store
     }

@@ -24,8 +24,9 @@ pub enum Load {
     Found(Bytes),
     /// There is none, and there was none: its shard has not been forgotten.
     Absent,
-    /// There may have been one: it is damaged, or its shard was forgotten. Never before the [`Completion::Forgotten`]
-    /// of damage that storage has found: acknowledgements of before are not void until the node has heard of it.
+    /// There may have been one: it is damaged, or its shard was forgotten. Never before the
+    /// [`Completion::Forgotten`] of damage that storage has found: acknowledgements of before are
+    /// not void until the node has heard of it.
     Lost,
     /// It is being read, or was found damaged just now; a [`Completion::Loaded`] follows.
     Pending,
@@ -38,14 +39,14 @@ pub enum Completion {
     Stored(Ticket),
     /// The answer to a pending load; never `Load::Pending`.
     Loaded { place: Place, load: Load },
-    /// The answer to a scan: records of one shard in key order (hash, then bytes), from the asked position on.
-    /// `next_hash` is where to go on, `None` at the end of the shard.
+    /// The answer to a scan: records of one shard in key order (hash, then bytes), from the asked
+    /// position on. `next_hash` is where to go on, `None` at the end of the shard.
     Scanned { id: u64, records: Vec<(Key, Bytes)>, next_hash: Option<u64> },
     /// Records of this shard were found damaged and are forgotten: absence is no proof there any
     /// more. The node must raise its loss durably before it answers for a register of it.
     Forgotten { database: Database, shard: Shard },
     /// Damage that costs no record: its place and kind, for the operator.
-    Remark(String),
+    Warning(String),
     /// The answer to [`Store::scrub`].
     Scrubbed(Scrubbed),
     /// The medium failed and is poisoned: only changes up to the last `Stored` may be believed. The
@@ -113,7 +114,8 @@ pub enum Lack {
     FileSizeLimit,
 }
 
-/// Bytes of keys and records after which a listing of a medium outside memory ends, whatever its limit.
+/// Bytes of keys and records after which a listing of a medium outside memory ends, whatever its
+/// limit.
 pub(crate) const LISTED_LEN_MAX: usize = 4 << 20;
 
 /// Storage for the shards of one worker.
@@ -124,19 +126,22 @@ pub trait Store: Send {
     /// Puts a record into the open batch. A place may be put more than once; the last one counts.
     fn put(&mut self, place: &Place, record: &[u8]);
 
-    /// Removes a record in the open batch. A batch is atomic, or its metas become durable before its removals.
+    /// Removes a record in the open batch. A batch is atomic, or its metas become durable before
+    /// its removals.
     fn remove(&mut self, place: &Place);
 
-    /// Marks a shard as forgotten (absent keys are `Lost`) or, once recovered, as known; in the open batch.
+    /// Marks a shard as forgotten (absent keys are `Lost`) or, once recovered, as known; in the
+    /// open batch.
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool);
 
     fn is_forgotten(&self, database: Database, shard: Shard) -> bool;
 
-    /// Lists about `limit` records of the shard that `from_hash` lies in, from there on, fewer where they are large. Never
-    /// splits a hash.
+    /// Lists about `limit` records of the shard that `from_hash` lies in, from there on, fewer
+    /// where they are large. Never splits a hash.
     fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize);
 
-    /// The ticket that a change made now will carry; `Ticket::DURABLE` where changes need no waiting.
+    /// The ticket that a change made now will carry; `Ticket::DURABLE` where changes need no
+    /// waiting.
     fn ticket(&self) -> Ticket;
 
     /// Hands the open batch to the medium and opens the next one. An empty batch stays open.
@@ -149,12 +154,13 @@ pub trait Store: Send {
     /// ignore it.
     fn set_positions(&mut self, _positions: &Positions) {}
 
-    /// False where records live no longer than the process (`volatile`): a register need only be put before it leaves
-    /// the worker's cells, and shard fields, which never leave them, are not kept.
+    /// False where records live no longer than the process (`volatile`): a register need only be
+    /// put before it leaves the worker's cells, and shard fields, which never leave them, are not
+    /// kept.
     fn outlives_process(&self) -> bool;
 
-    /// True while the store cannot take more changes for now: the worker stops taking new requests, not messages
-    /// that help others finish.
+    /// True while the store cannot take more changes for now: the worker stops taking new requests,
+    /// not messages that help others finish.
     fn is_full(&self) -> bool {
         false
     }

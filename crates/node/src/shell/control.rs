@@ -495,8 +495,8 @@ impl Control {
         if let Some(committer) = media.committer.take() {
             self.node_status.set_committer(committer);
         }
-        for remark in &media.remarks {
-            event!(self.node_status, WARN, "storage", remark.as_str());
+        for warning in &media.warnings {
+            event!(self.node_status, WARN, "storage", warning.as_str());
         }
         let durable = self.formation.durable();
         // Workers must know which messages are void before the first one arrives.

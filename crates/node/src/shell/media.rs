@@ -51,7 +51,7 @@ pub(crate) struct Media {
     pub(crate) stores: Vec<Vec<Box<dyn Store>>>,
     pub(crate) specs: Vec<DatabaseSpec>,
     /// Told to the operator.
-    pub(crate) remarks: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// Guards that keep the stores running. Dropped after them.
     pub(crate) guards: Vec<Box<dyn Any + Send>>,
     /// Moves the disk stores on, for the threads that turn workers.
@@ -75,7 +75,7 @@ impl Media {
         let mut media = Media {
             stores: wakers.iter().map(|_| Vec::new()).collect(),
             specs: config.keyspaces().iter().map(|one| spec(one, &kinds)).collect(),
-            remarks: Vec::new(),
+            warnings: Vec::new(),
             guards: Vec::new(),
             committer: None,
         };
@@ -109,7 +109,7 @@ impl Media {
         let medium = Pmem::open(dir, binding, beginning(start))
             .map_err(|error| MediaError::Other(error.to_string()))?;
         if medium.is_emulated() {
-            self.remarks.push(format!(
+            self.warnings.push(format!(
                 "pmem: emulated: {} is not on DAX storage, so acknowledged writes survive a crash of the \
                  process, not of the machine",
                 dir.display()

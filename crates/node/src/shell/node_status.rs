@@ -33,12 +33,12 @@ use crate::worker::Input;
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// Lines about damage in this time, at most.
-const REMARKS_MAX: u64 = 5;
-const REMARKS_EVERY: Nanos = Nanos::from_secs(1);
+const WARNINGS_MAX: u64 = 5;
+const WARNINGS_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Lines about damage.
 #[derive(Debug, Default)]
-struct Remarks {
+struct Warnings {
     since: Option<Nanos>,
     /// In this second.
     lines: u64,
@@ -71,7 +71,7 @@ pub(crate) struct SharedNodeStatus {
     stopping: AtomicBool,
     /// Workers without requests in flight, during a stop.
     drained: AtomicUsize,
-    remarks: Mutex<Remarks>,
+    warnings: Mutex<Warnings>,
     events: Events,
     lacks_room: AtomicBool,
     wrong_passwords: Mutex<WrongPasswords>,
@@ -135,7 +135,7 @@ impl SharedNodeStatus {
             figures,
             stopping: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
-            remarks: Mutex::default(),
+            warnings: Mutex::default(),
             events: Events::default(),
             lacks_room: AtomicBool::new(false),
             wrong_passwords: Mutex::default(),
@@ -224,17 +224,17 @@ impl SharedNodeStatus {
 
     /// Logs damage, at a bounded rate. Of a burst one line is kept as an event, so that others are
     /// not displaced.
-    pub(crate) fn remark(&self, text: &str) {
+    pub(crate) fn warn(&self, text: &str) {
         let now = self.clocks.now();
-        let mut remarks = lock(&self.remarks);
-        if remarks.since.is_none_or(|since| now >= since + REMARKS_EVERY) {
-            (remarks.since, remarks.lines) = (Some(now), 0);
+        let mut warnings = lock(&self.warnings);
+        if warnings.since.is_none_or(|since| now >= since + WARNINGS_EVERY) {
+            (warnings.since, warnings.lines) = (Some(now), 0);
         }
-        remarks.lines += 1;
-        match remarks.lines {
+        warnings.lines += 1;
+        match warnings.lines {
             1 => event!(self, WARN, "storage", text),
-            2..=REMARKS_MAX => tracing::warn!(target: "storage", "{text}"),
-            _ => remarks.suppressed += 1,
+            2..=WARNINGS_MAX => tracing::warn!(target: "storage", "{text}"),
+            _ => warnings.suppressed += 1,
         }
     }
 
@@ -266,13 +266,13 @@ impl SharedNodeStatus {
     /// Reports the number of wrong passwords and damaged places that had no line of their own.
     pub(crate) fn report_suppressed(&self) {
         let now = self.clocks.now();
-        let mut remarks = lock(&self.remarks);
-        let is_over = remarks.since.is_some_and(|since| now >= since + REMARKS_EVERY);
-        if is_over && remarks.suppressed > 0 {
-            let places = std::mem::take(&mut remarks.suppressed);
+        let mut warnings = lock(&self.warnings);
+        let is_over = warnings.since.is_some_and(|since| now >= since + WARNINGS_EVERY);
+        if is_over && warnings.suppressed > 0 {
+            let places = std::mem::take(&mut warnings.suppressed);
             event!(self, WARN, "storage", "more damage found", places = places);
         }
-        drop(remarks);
+        drop(warnings);
         let suppressed = lock(&self.wrong_passwords).take_suppressed(now);
         if let Some(suppressed) = suppressed {
             event!(self, WARN, "auth", "more wrong passwords", suppressed = suppressed);

@@ -495,7 +495,7 @@ impl WorkerThread {
         if std::mem::take(&mut self.outputs.uptimes_changed) {
             self.node_status.control.send(ControlMail::UptimesChanged);
         }
-        self.outputs.remarks.drain(..).for_each(|text| self.node_status.remark(&text));
+        self.outputs.warnings.drain(..).for_each(|text| self.node_status.warn(&text));
         self.outputs.suspects.clear();
         self.frames.append(&mut self.outputs.frames);
         for (to, from, bytes) in self.outputs.misrouted.drain(..) {

@@ -96,7 +96,7 @@ impl<P: Protocol> EngineOf<P> {
             self.disown(shared, shard, None);
         }
         for text in self.fx.warnings.drain(..) {
-            shared.remark(format!("database {}: {text}", self.database.0));
+            shared.warn(format!("database {}: {text}", self.database.0));
         }
         for shard in std::mem::take(&mut self.fx.recovered) {
             self.start_clearing(shared, shard);

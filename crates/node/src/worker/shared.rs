@@ -55,7 +55,7 @@ impl StoreState {
 }
 
 /// Warnings per turn. Further ones show in the counters only.
-const REMARKS_MAX: usize = 16;
+const WARNINGS_MAX: usize = 16;
 
 /// Counts since the process started.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,7 +102,7 @@ pub(crate) struct Shared {
     pub(crate) replies: Vec<(Tag, Outcome)>,
     pub(crate) lease_reads: Vec<(Tag, Outcome, Nanos)>,
     pub(crate) suspects: Vec<NodeId>,
-    pub(crate) remarks: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     pub(crate) hold: LossHold,
     pub(crate) scans: Vec<ScanInFlight>,
     pub(crate) scan_next: u64,
@@ -148,16 +148,16 @@ impl Shared {
 
     pub(crate) fn note_damage(&mut self, database: types::Database, shard: Shard) {
         self.counters.shards_damaged += 1;
-        self.remark(format!(
+        self.warn(format!(
             "database {} shard {}: stored records are damaged; the shard is recovered from the other members",
             database.0, shard.0
         ));
     }
 
     /// Leaves a line for the log, up to a maximum per turn.
-    pub(crate) fn remark(&mut self, text: String) {
-        if self.remarks.len() < REMARKS_MAX {
-            self.remarks.push(text);
+    pub(crate) fn warn(&mut self, text: String) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(text);
         }
     }
 

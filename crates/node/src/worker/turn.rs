@@ -137,9 +137,9 @@ impl Worker {
             }
             // Taken in ahead of the others.
             Completion::Forgotten { .. } => {}
-            Completion::Remark(text) => {
+            Completion::Warning(text) => {
                 shared.counters.damage_covered += 1;
-                shared.remark(text);
+                shared.warn(text);
             }
             Completion::Scrubbed(scrubbed) => self.scrubber.on_scrubbed(shared, store, scrubbed),
             Completion::Failed(text) => shared.fail(format!("storage failed: {text}")),
@@ -286,7 +286,7 @@ impl Worker {
         }
         out.misrouted.append(&mut self.misrouted);
         out.suspects.append(&mut shared.suspects);
-        out.remarks.append(&mut shared.remarks);
+        out.warnings.append(&mut shared.warnings);
         out.raise_loss |= shared.hold.take_asks();
         out.uptimes_changed |= shared.uptimes.take_changed();
         // A crash would lose a running clock that is not saved yet. Hold all outputs until the

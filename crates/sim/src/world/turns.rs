@@ -107,7 +107,7 @@ impl World {
             let at = self.now + self.rng.between(1_000, self.config.flush_max);
             self.plan_uptimes(node, at);
         }
-        self.warnings.extend(out.remarks.drain(..).map(|text| (node, text)));
+        self.warnings.extend(out.warnings.drain(..).map(|text| (node, text)));
         out.suspects.clear();
         spoke
     }

@@ -33,9 +33,9 @@ impl Replies {
     }
 
     /// Reports damage that costs no record.
-    pub(super) fn remark(&mut self, place: PagePlace, text: &str) {
+    pub(super) fn warn(&mut self, place: PagePlace, text: &str) {
         let PagePlace { file, offset } = place;
-        self.push(0, Completion::Remark(format!("{} at {offset}: {text}", file.name())));
+        self.push(0, Completion::Warning(format!("{} at {offset}: {text}", file.name())));
     }
 
     /// Poisons the store: every worker is told, and only the first reason counts.

@@ -146,7 +146,7 @@ impl Run {
                         let from = self.asked.remove(&place).expect("it was asked for");
                         self.judge(&place, &load, from);
                     }
-                    Completion::Remark(_) | Completion::Scanned { .. } => {}
+                    Completion::Warning(_) | Completion::Scanned { .. } => {}
                 }
             }
         }

@@ -288,7 +288,7 @@ impl Run {
                     }
                     Completion::Scrubbed(scrubbed) => assert_eq!(scrubbed.damaged, 0),
                     // A loss of power may have torn a superblock.
-                    Completion::Remark(_)
+                    Completion::Warning(_)
                     | Completion::Loaded { .. }
                     | Completion::Scanned { .. } => {}
                 }

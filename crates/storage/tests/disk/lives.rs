@@ -156,7 +156,7 @@ impl Lives {
                 match heard {
                     Completion::Stored(ticket) => self.stored[worker] = ticket,
                     Completion::Loaded { place, load } => self.answer(&place, &load),
-                    Completion::Remark(text) => assert!(text.contains("parity"), "{text}"),
+                    Completion::Warning(text) => assert!(text.contains("parity"), "{text}"),
                     other => panic!("{other:?}"),
                 }
             }

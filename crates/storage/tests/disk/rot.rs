@@ -1,4 +1,5 @@
-//! Rot is not age: whatever byte of whatever file is damaged, a load finds the newest record, or says that it is lost.
+//! Rot is not age: whatever byte of whatever file is damaged, a load finds the newest record, or
+//! says that it is lost.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -122,8 +123,8 @@ pub fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
     let end = (sector + SECTOR).min(len as usize);
     let how = prng.below(6);
     let fill = prng.next_u64();
-    // From elsewhere in the file, and from the same place of another node's. Another node's superblock is not taken for
-    // damage: the store is refused as foreign then.
+    // From elsewhere in the file, and from the same place of another node's. Another node's
+    // superblock is not taken for damage: the store is refused as foreign then.
     let elsewhere = prng.below(len) as usize / SECTOR * SECTOR;
     let is_superblock = file == File::Slots && sector < 8192;
     let foreign = if how == 5 && !is_superblock { foreign(file) } else { &[] };
@@ -233,7 +234,8 @@ fn run(seed: u64) -> usize {
         let report = verify(&mut disk.copy(), &mut |_| ());
         world = World::open(disk, WORKERS, &config);
         let now = check(&mut world, &model, &what);
-        // In a shard that damage of an earlier life had forgotten, absence is a loss without any more of it.
+        // In a shard that damage of an earlier life had forgotten, absence is a loss without any
+        // more of it.
         let is_named = report.is_ok_and(|it| !it.is_good() || it.forgotten_shards > 0);
         assert!(now == 0 || is_named, "{what}: nobody names the damage");
         let is_first = life == 0;
@@ -494,7 +496,7 @@ fn a_start_names_what_a_twin_or_parity_makes_good() {
         assert_eq!(check(&mut world, &model, wanted), 0);
         world.settle();
         let said = world.heard.iter().flatten().filter_map(|completion| match completion {
-            Completion::Remark(text) => Some(text.as_str()),
+            Completion::Warning(text) => Some(text.as_str()),
             _ => None,
         });
         let said: Vec<&str> = said.collect();
@@ -584,7 +586,8 @@ fn a_start_serves_a_write_back_from_its_images_and_puts_it_in_place_later() {
     assert!(cut_off > 0, "no write-back was interrupted");
 }
 
-/// After a crash the ring may hold records that are home already, in pages that damage elsewhere in the ring made void.
+/// After a crash the ring may hold records that are home already, in pages that damage elsewhere in
+/// the ring made void.
 #[test]
 fn what_the_ring_refers_to_behind_damage_keeps_its_extent() {
     let large = |number: u64| Place::Cell(Database(0), Key::new(&number.to_le_bytes()));

@@ -51,8 +51,8 @@ fn has_forgotten(world: &World) -> bool {
     world.heard.iter().flatten().any(is_it)
 }
 
-fn has_remark(world: &World) -> bool {
-    let is_it = |completion: &Completion| matches!(completion, Completion::Remark(_));
+fn has_warning(world: &World) -> bool {
+    let is_it = |completion: &Completion| matches!(completion, Completion::Warning(_));
     world.heard.iter().flatten().any(is_it)
 }
 
@@ -72,7 +72,7 @@ fn run(seed: u64) -> bool {
     let scrubbed = world.scrub_all(STEP);
     assert!(known.is_empty() || scrubbed.damaged > 0, "{what}: {known:?} is not found");
     assert!(!known.is_empty() || scrubbed.damaged == 0, "{what}: damage is invented");
-    let is_told = has_forgotten(&world) || has_remark(&world);
+    let is_told = has_forgotten(&world) || has_warning(&world);
     assert_eq!(is_told, !known.is_empty(), "{what}: {known:?} is told");
     world.settle();
     let left = faults(&world.disk);

@@ -65,7 +65,7 @@ fn an_older_map_learns_what_pages_refer_to() {
     world = restart_with(world, &before, &config());
     assert!(!report(&world).is_good());
     assert_eq!(world.scrub_all(STEP).damaged, 1);
-    let is_told = |completion: &Completion| matches!(completion, Completion::Remark(what) if what.contains("called used space free"));
+    let is_told = |completion: &Completion| matches!(completion, Completion::Warning(what) if what.contains("called used space free"));
     assert!(world.heard.iter().flatten().any(is_told));
     world.settle();
     assert!(report(&world).is_good(), "{:?}", report(&world));

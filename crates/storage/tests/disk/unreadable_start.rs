@@ -160,8 +160,8 @@ fn a_sector_that_could_not_be_read_once_does_not_leave_its_stripe_without_parity
         disk.make_unreadable(File::Ring, sector..sector + 1);
         let mut world = opens(&disk, &config()).expect("parity has it");
         (0..100).for_each(|_| world.poll());
-        let is_remark = |heard: &&Completion| matches!(heard, Completion::Remark(_));
-        assert_eq!(world.heard[0].iter().filter(is_remark).count(), 1);
+        let is_warning = |heard: &&Completion| matches!(heard, Completion::Warning(_));
+        assert_eq!(world.heard[0].iter().filter(is_warning).count(), 1);
         let disk = disk.copy();
         let beside = (sector + 1) * SECTOR..(sector + 2) * SECTOR;
         disk.rot(File::Ring, |bytes| bytes[beside].fill(0x55));

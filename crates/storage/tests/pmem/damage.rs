@@ -54,9 +54,9 @@ pub fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
         for shard in lost {
             assert!(store.is_forgotten(DATABASE, shard));
         }
-        let is_remark = |it: &Completion| matches!(it, Completion::Remark(_));
+        let is_warning = |it: &Completion| matches!(it, Completion::Warning(_));
         let said = poll(&mut store);
-        assert!(said.len() <= 1 && said.iter().all(is_remark), "{said:?}");
+        assert!(said.len() <= 1 && said.iter().all(is_warning), "{said:?}");
     }
 }
 
@@ -122,7 +122,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Damage under a running store: a register is as it was last put, or lost until it is put again.
+    /// Damage under a running store: a register is as it was last put, or lost until it is put
+    /// again.
     #[test]
     fn damage_while_it_runs_loses_registers_and_never_changes_one(seed: u64) {
         let mut prng = Prng::new(seed);
@@ -312,7 +313,7 @@ fn a_file_of_another_directory_is_refused_and_one_superblock_is_enough() {
     for copy in [0, 4096] {
         memory.flip(copy + 20, 1);
         let said = poll(&mut open(&memory).store(0));
-        let is_named = |it: &Completion| matches!(it, Completion::Remark(text) if text.starts_with(&format!("pmem at {copy}: one of two superblocks")));
+        let is_named = |it: &Completion| matches!(it, Completion::Warning(text) if text.starts_with(&format!("pmem at {copy}: one of two superblocks")));
         assert!(said.len() == 1 && is_named(&said[0]), "{said:?}");
         assert!(poll(&mut open(&memory).store(0)).is_empty(), "it is mended");
     }
@@ -322,7 +323,8 @@ fn a_file_of_another_directory_is_refused_and_one_superblock_is_enough() {
     assert!(matches!(damaged, Err(PmemError::Damaged(_))));
 }
 
-/// A shard whose pointers lead to one leaf thousands of times, and that leaf is damaged: it is met once.
+/// A shard whose pointers lead to one leaf thousands of times, and that leaf is damaged: it is met
+/// once.
 #[test]
 fn a_damaged_leaf_is_named_once_and_costs_no_time() {
     let (memory, pmem) = format();

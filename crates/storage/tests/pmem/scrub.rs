@@ -15,7 +15,8 @@ use crate::support::*;
 
 const ALONE: Share = Share { worker: 0, workers: 1 };
 
-/// Scrubs everything once, from the beginning; the sums of all steps, and the shards that were forgotten.
+/// Scrubs everything once, from the beginning; the sums of all steps, and the shards that were
+/// forgotten.
 fn scrub_all(store: &mut PmemStore<Modelled>, bytes: u64) -> (Scrubbed, usize) {
     let (mut sum, mut forgotten) = (Scrubbed::default(), 0);
     while !sum.has_ended {
@@ -29,7 +30,7 @@ fn scrub_all(store: &mut PmemStore<Modelled>, bytes: u64) -> (Scrubbed, usize) {
                     sum.has_ended |= step.has_ended;
                 }
                 Completion::Forgotten { .. } => forgotten += 1,
-                Completion::Remark(text) => {
+                Completion::Warning(text) => {
                     assert!(text.contains("at 4096: one of two superblocks"), "{text}")
                 }
                 other => panic!("{other:?}"),
@@ -153,7 +154,8 @@ fn ends(store: &mut PmemStore<Modelled>) -> bool {
     })
 }
 
-/// A run that was given back is the first of its slab again: a line of words from before makes the chain a cycle.
+/// A run that was given back is the first of its slab again: a line of words from before makes the
+/// chain a cycle.
 #[test]
 fn a_scrub_ends_whatever_line_comes_back() {
     let (memory, pmem) = format();

@@ -294,9 +294,9 @@ pub(super) fn open(
     let replies = &mut opened.replies;
     for &offset in &opening.unusable {
         base::sometimes!("disk: a start finds a superblock that is of no use");
-        replies.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
+        replies.warn(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
     }
-    remark_restored(&opening.recovered.restored, opening.superblock.ring, replies);
+    warn_of_restored(&opening.recovered.restored, opening.superblock.ring, replies);
     read_maps(&mut opened.records, &mut medium, opening.redone.as_ref(), replies);
     if opening.may_be_older {
         opened.records.extents.doubt_end();
@@ -441,11 +441,11 @@ fn read_maps(
 }
 
 /// Sectors of the ring.
-fn remark_restored(restored: &[Restored], ring: u64, replies: &mut Replies) {
+fn warn_of_restored(restored: &[Restored], ring: u64, replies: &mut Replies) {
     let Some(Restored { position: first, .. }) = restored.first() else { return };
     base::sometimes!("disk: a start finds sectors that parity restores");
     let offset = first % ring * SECTOR as u64;
     let count = restored.len();
     let text = format!("{count} damaged sectors from here on; they are repaired from parity");
-    replies.remark(PagePlace { file: File::Ring, offset }, &text);
+    replies.warn(PagePlace { file: File::Ring, offset }, &text);
 }

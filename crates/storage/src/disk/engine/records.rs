@@ -166,17 +166,17 @@ impl Records {
         let is_damaged = map.is_none();
         self.extents.learn(group, map);
         if is_damaged {
-            self.remark_map(group, replies);
+            self.warn_of_map(group, replies);
         }
     }
 
-    pub(super) fn remark_map(&self, group: u64, replies: &mut Replies) {
+    pub(super) fn warn_of_map(&self, group: u64, replies: &mut Replies) {
         let text = match self.extents.is_lost(group) {
             true => {
                 "a space map is damaged; its space is not used until a scrub has rebuilt the map"
             }
             false => "a space map was damaged; it is repaired from memory",
         };
-        replies.remark(map_place(group), text);
+        replies.warn(map_place(group), text);
     }
 }

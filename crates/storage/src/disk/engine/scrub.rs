@@ -357,7 +357,7 @@ impl Scrub {
                 records.losses.note_damage();
             }
             write_back.call();
-            records.remark_map(group, &mut out.replies);
+            records.warn_of_map(group, &mut out.replies);
         }
         // All pages were looked at.
         records.extents.call_surplus();
@@ -365,7 +365,7 @@ impl Scrub {
             base::sometimes!("disk: a map calls units free that are in use");
             records.losses.note_damage();
             let text = "a space map called used space free; it is repaired";
-            out.replies.remark(map_place(group), text);
+            out.replies.warn(map_place(group), text);
         }
     }
 }
@@ -382,7 +382,7 @@ fn judge_superblocks(since: Since, bytes: &[u8], around: &mut Around<'_>) {
         base::sometimes!("disk: a scrub finds a damaged superblock");
         around.records.losses.note_damage();
         around.write_back.call();
-        around.out.replies.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
+        around.out.replies.warn(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
     }
 }
 
@@ -397,6 +397,6 @@ fn survey_known(bucket: u64, records: &mut Records) {
 /// A bucket in memory is written again.
 fn mend_bucket(bucket: u64, records: &mut Records, replies: &mut Replies) {
     records.losses.note_damage();
-    replies.remark(primary_place(bucket), "a bucket was damaged; it is repaired from memory");
+    replies.warn(primary_place(bucket), "a bucket was damaged; it is repaired from memory");
     records.repair_after(bucket, 0);
 }

@@ -156,16 +156,16 @@ impl<M: Memory> PmemStore<M> {
             superblock.write(memory, copy);
             memory.fence();
             self.scrub.damaged += 1;
-            self.remark_superblock(copy);
+            self.warn_of_superblock(copy);
         }
     }
 
-    pub(in crate::pmem) fn remark_superblock(&mut self, copy: u64) {
+    pub(in crate::pmem) fn warn_of_superblock(&mut self, copy: u64) {
         let at = copy * PAGE;
         let text = format!(
             "{FILE} at {at}: one of two superblocks was damaged; the other one is used and repairs it"
         );
-        self.scanned.push(Completion::Remark(text));
+        self.scanned.push(Completion::Warning(text));
     }
 
     fn is_blind(&self) -> bool {
