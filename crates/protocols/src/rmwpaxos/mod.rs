@@ -250,14 +250,16 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
         if message.is_for_replicas() && !cx.replicas.set.has_me() {
             return;
         }
-        let for_core = match self.is_core_alone() {
-            true => Some(message),
-            false => self.parts.on_message(&mut self.core, cx, from, message),
-        };
-        if let Some(message) = for_core {
-            let (core, hooks) = self.core_and_hooks();
-            core.on_message(cx, from, message, hooks);
+        if !self.is_core_alone() {
+            if self.parts.intercept(&mut self.core, cx, from, &message) {
+                return;
+            }
+            if !message.is_for_core() {
+                return self.parts.on_message(&mut self.core, cx, from, message);
+            }
         }
+        let (core, hooks) = self.core_and_hooks();
+        core.on_message(cx, from, message, hooks);
     }
 
     fn core_and_hooks(&mut self) -> (&mut Core, &mut dyn Hooks) {
@@ -334,6 +336,9 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
 
     /// Tells the parts the events in the core since they were told last.
     fn tell_parts(&mut self, cx: &mut Cx<'_>) {
+        if !self.core.has_notices() {
+            return;
+        }
         let mut notices = self.core.take_notices();
         for notice in notices.drain(..) {
             if !self.is_core_alone() {

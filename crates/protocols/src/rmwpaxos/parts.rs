@@ -94,15 +94,15 @@ impl Parts {
             || self.combined.try_propose(core, cx, active, &self.deltas)
     }
 
-    /// Handles a message, unless it is for the core: then it is given back.
-    pub(crate) fn on_message(
+    /// Looks at a message before its handler does. True if that was all that it needed.
+    pub(crate) fn intercept(
         &mut self,
         core: &mut Core,
         cx: &mut Cx<'_>,
         from: Peer,
-        message: Message,
-    ) -> Option<Message> {
-        match &message {
+        message: &Message,
+    ) -> bool {
+        match message {
             Message::Accept { key, .. }
             | Message::AcceptDelta { key, .. }
             | Message::PrepareAccept { key, .. }
@@ -115,7 +115,7 @@ impl Parts {
             Message::Accepted { key, round } => {
                 let parts = (&mut *core, &mut self.anti_entropy.ranges);
                 if self.recovery.on_slow_accepted(parts, cx, from, (key, *round)) {
-                    return None;
+                    return true;
                 }
                 if let Some(member) = cx.replicas.index(from.node) {
                     self.anti_entropy.repairs.on_accepted(member, key, *round);
@@ -124,18 +124,18 @@ impl Parts {
             Message::Promise { key, ballot, report }
                 if self.recovery.on_slow_promise(core, cx, from, (key, *ballot), report) =>
             {
-                return None;
+                return true;
             }
             Message::Nack { key, tried, promised, .. } => {
                 core.saw(cx, key.shard(), *promised);
                 if self.recovery.on_slow_nack(core, cx, key, *tried) {
-                    return None;
+                    return true;
                 }
             }
             Message::State { id, report, .. }
                 if self.explanations.on_report(core, cx, from.node, *id, report) =>
             {
-                return None;
+                return true;
             }
             Message::Repair { key, round, state } => {
                 self.anti_entropy.ranges.note_late(cx.now, state.bytes().len(), Pace::Steady);
@@ -143,12 +143,12 @@ impl Parts {
                 if self.recovery.begin_if_lost(core, cx, key)
                     || self.forbids_repair(cx, from.node, (key, *round), state)
                 {
-                    return None;
+                    return true;
                 }
             }
             _ => {}
         }
-        self.on_own_message(core, cx, from, message)
+        false
     }
 
     /// A member delivers an accept late, and this node knows that it cannot hold that.
@@ -169,13 +169,14 @@ impl Parts {
             && self.detector.tell_removed(ranges, cx, node, (key, round))
     }
 
-    fn on_own_message(
+    /// Handles a message for the parts. Messages for the core are ignored.
+    pub(crate) fn on_message(
         &mut self,
         core: &mut Core,
         cx: &mut Cx<'_>,
         from: Peer,
         message: Message,
-    ) -> Option<Message> {
+    ) {
         match message {
             Message::PrepareAccept { key, round, base, payload } => {
                 combined::on_prepare_accept(core, cx, from, key, (round, base), payload);
@@ -228,9 +229,8 @@ impl Parts {
                 self.detector.on_older_floor(core, cx, shard, floor, loss);
             }
             Message::Touch { key, due } => self.on_due(core, cx, key, due),
-            for_core => return Some(for_core),
+            _ => {}
         }
-        None
     }
 
     /// Anti-entropy, and the parts that it works with.

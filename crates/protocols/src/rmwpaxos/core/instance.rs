@@ -72,6 +72,10 @@ impl Core {
         self.started.get_or_insert(now);
     }
 
+    pub(crate) fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
     /// Takes the notices of the last steps. The list is given back for its memory.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)

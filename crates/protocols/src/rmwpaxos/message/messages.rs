@@ -140,6 +140,24 @@ impl Message {
 }
 
 impl Message {
+    /// True for messages that the core alone can handle.
+    pub(crate) fn is_for_core(&self) -> bool {
+        matches!(
+            self,
+            Message::Read { .. }
+                | Message::State { .. }
+                | Message::Prepare { .. }
+                | Message::Promise { .. }
+                | Message::Accept { .. }
+                | Message::AcceptDelta { .. }
+                | Message::Accepted { .. }
+                | Message::Nack { .. }
+                | Message::Repair { .. }
+                | Message::Chosen { .. }
+                | Message::Remove { .. }
+        )
+    }
+
     /// True for messages to acceptors, and for those of comparisons.
     pub(crate) fn is_for_replicas(&self) -> bool {
         match self {
