@@ -1,4 +1,4 @@
-//! Writes and reads of this node's clients on their way to an answer.
+//! Writes and reads of this node's clients in progress.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) const REQUESTS_MAX: usize = 8_192;
 pub(super) struct Forwards {
     /// Numbers given to writes.
     numbered: u64,
-    /// Writes that this node has not seen proposed: sent to the leader again and again.
+    /// Writes that this node has not seen proposed. They are resent to the leader.
     pub untaken: BTreeMap<u64, Untaken>,
     /// Requests whose write is not applied yet. The write continues after the request's deadline.
     pub pending: BTreeMap<u64, Pending>,
@@ -69,7 +69,7 @@ impl Forwards {
         self.reads_count += 1;
     }
 
-    /// A transaction has its place. A write of this node is not resent any more.
+    /// Notes that a transaction has its place. A write of this node is not resent any more.
     pub fn on_taken(&mut self, me: NodeId, txn: &Txn) {
         if txn.origin == me {
             self.untaken.remove(&txn.number);
@@ -85,7 +85,7 @@ impl Forwards {
         (self.pending.remove(&number).map(|pending| pending.tag), reads)
     }
 
-    /// Takes out writes and reads whose time is over.
+    /// Removes writes and reads whose time is over.
     pub fn expire(&mut self, now: Nanos) -> (Vec<Tag>, Vec<Request>) {
         let writes = self.pending.extract_if(.., |_, pending| pending.deadline <= now);
         let writes = writes.map(|(_, pending)| pending.tag).collect();

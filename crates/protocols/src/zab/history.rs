@@ -49,7 +49,7 @@ impl History {
         true
     }
 
-    /// The newest that is here, gaps or not.
+    /// The newest transaction, even behind a gap.
     pub fn newest(&self) -> u64 {
         self.txns.last_key_value().map_or(self.last, |(index, _)| *index)
     }
@@ -67,7 +67,7 @@ impl History {
             .collect()
     }
 
-    /// A majority has everything up to here, be it here already or not. True when that is news.
+    /// Notes that a majority has everything up to here. True if that is new.
     pub fn commit(&mut self, upto: u64) -> bool {
         let is_news = upto > self.committed;
         self.committed = self.committed.max(upto);

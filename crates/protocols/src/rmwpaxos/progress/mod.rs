@@ -1,4 +1,4 @@
-//! Work under way on a key: plain data that the rules of the core are about.
+//! Work in progress on a key: plain data for the rules of the core.
 
 pub(crate) mod active;
 pub(crate) mod actives;

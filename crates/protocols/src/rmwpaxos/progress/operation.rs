@@ -1,4 +1,4 @@
-//! Operations on their way.
+//! Operations in progress.
 
 use base::Nanos;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ pub struct Attempt {
     pub outcome: Outcome,
 }
 
-/// The waiting end of an operation.
+/// The origin of an operation, which gets its outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     Client(Tag),

@@ -39,7 +39,7 @@ impl Reports {
         }
     }
 
-    /// The report of this member conflicts with the knowledge of this node.
+    /// Notes that this node's knowledge contradicts the member's report.
     pub(crate) fn dispute(&mut self, replicas: Replicas<'_>, node: NodeId) {
         if let Some(index) = replicas.index(node) {
             self.disputed |= 1 << index;
@@ -82,9 +82,9 @@ impl Reports {
         })
     }
 
-    /// Members without the register that durably held the round of another report, as its member
-    /// knows: they have lost it. Unless they outnumber the holders: then one medium that has gone
-    /// back is likelier than several.
+    /// Members that lack the register although another member witnessed that they durably held its
+    /// round: they have lost it. Empty if they outnumber the holders, since one rolled-back medium
+    /// is then likelier.
     pub(crate) fn lost(&self, replicas: Replicas<'_>) -> Places {
         let witnessed = self.counted(replicas).fold(0, |set, (_, report)| set | report.witnessed);
         if witnessed == 0 || mutation::is(Mutation::WitnessIgnored) {
@@ -106,7 +106,7 @@ impl Reports {
             && (!self.has_disputes() || replicas.set.is_quorum_of(self.places(replicas, |_| true)))
     }
 
-    /// The state of `round`, from whichever member.
+    /// The state of `round` in any report.
     #[must_use]
     pub fn state_of(&self, round: Round) -> Option<State> {
         self.by_member
@@ -116,8 +116,8 @@ impl Reports {
             .and_then(|report| report.state.clone())
     }
 
-    /// The newest register held is alive, and a member lacks it under a floor that covers it: there
-    /// it was removed, or never arrived.
+    /// True if the newest reported register is alive and a member lacks it under a floor that
+    /// covers it. There it was removed, or never arrived.
     #[must_use]
     pub(crate) fn is_contested(&self, replicas: Replicas<'_>) -> bool {
         let counted = || self.counted(replicas).map(|(_, report)| report);
@@ -138,8 +138,7 @@ impl Reports {
             && !mutation::is(Mutation::DenialIgnored)
     }
 
-    /// A member without the register knows that this one lacked it, too, and no other holds the
-    /// same.
+    /// True for a report that a member without the register denies and no other confirms.
     fn is_void(&self, replicas: Replicas<'_>, index: usize) -> bool {
         if !self.has_disputes() {
             return false;
@@ -155,7 +154,7 @@ impl Reports {
     }
 }
 
-/// The register is absent there, and no round up to this one would be accepted.
+/// True if the report is absent under a floor that refuses this round.
 fn covers(absent: &Report, round: Round) -> bool {
     absent.accepted.is_none() && absent.floor_ballot >= round.ballot()
 }

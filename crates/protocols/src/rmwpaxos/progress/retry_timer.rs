@@ -1,6 +1,4 @@
-//! When unfinished work is looked at again.
-//!
-//! One timer looks at all of it every few milliseconds; an idle node has none.
+//! The timer of unfinished work. It checks all of it every few milliseconds; an idle node has none.
 
 use std::collections::BTreeSet;
 

@@ -24,7 +24,7 @@ impl Default for RoundTrip {
 
 impl RoundTrip {
     pub(crate) fn observe(&mut self, sample: Nanos) {
-        // One that waited for a partition to end says little.
+        // A sample that waited for a partition to end is no evidence.
         let sample = sample.min(MAX);
         self.0 = Nanos((self.0.0 * 7 + sample.0) / 8).clamp(MIN, MAX);
     }
@@ -33,8 +33,8 @@ impl RoundTrip {
         Nanos(self.0.0 * count)
     }
 
-    /// When to send a message again that was sent `resends` times before: not while the answer may
-    /// be on its way from far away.
+    /// The interval before the next resend after `resends` of them. It leaves time for an answer in
+    /// flight from far away.
     pub(crate) fn resend_after(self, resends: u32) -> Nanos {
         let first = self.times(4).clamp(RESEND_FIRST, RESEND_FIRST_MAX);
         Nanos(first.0 << resends.min(4)).min(RESEND_MAX.max(first))

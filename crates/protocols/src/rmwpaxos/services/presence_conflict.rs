@@ -7,8 +7,8 @@
 //!   once another member holds the same.
 //! - *Witness*: a holder names the members that it found to durably hold the same. If a named
 //!   member lacks the register now, it has lost it, and its absence does not count. If such members
-//!   outnumber the holders, the holder's own medium has more likely gone back. Its process still
-//!   remembers comparisons from the time before.
+//!   outnumber the holders, the holder's own medium has more likely gone back. Its process then
+//!   remembers comparisons from when it lacked the register, too.
 
 use types::{Ballot, Key, NodeId, Round};
 

@@ -8,7 +8,7 @@ use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
 use crate::protocol::Event;
 
-/// Nodes ask their own acceptors without messages, as they do where this way is taken.
+/// Nodes ask their own acceptors without messages, as combined prepare-accepts require.
 fn world(durable: bool) -> World {
     World::with(3, durable, 1, Ways { by_message: false, always_deltas: false, core_alone: false })
 }
@@ -183,7 +183,7 @@ fn far_lagging_proposer_is_not_in_doubt() -> Result<(), String> {
             world.lose_all();
             world.calm();
         }
-        // The others' numbers are known from another key.
+        // The others' ballot numbers are known from another key.
         world.write_key(0, &neighbour, Ask::Append("a"));
         world.sees(2, 1, !absent);
         let tag = world.append(2, "c");
@@ -237,7 +237,7 @@ fn silent_member_is_waited_for_briefly() -> Result<(), String> {
 fn refusal_and_other_base_end_it_at_once() -> Result<(), String> {
     for refused_first in [false, true] {
         let (mut world, mut first) = one_lags()?;
-        // A2 has promised more meanwhile.
+        // A2 has a higher promise meanwhile.
         world.start(1, Ask::Delete);
         world.lose_all();
         if refused_first {
@@ -276,8 +276,8 @@ fn first_proposal_given_up_happens_once() -> Result<(), String> {
     Ok(())
 }
 
-/// Two propose on the same state at the same time; their messages meet in every order at every
-/// acceptor.
+/// Two nodes propose on the same state at the same time. Their messages arrive in every order at
+/// every acceptor.
 #[test]
 fn racing_first_proposals_keep_one_history() -> Result<(), String> {
     for order in 0..8_usize {
@@ -300,7 +300,7 @@ fn racing_first_proposals_keep_one_history() -> Result<(), String> {
     Ok(())
 }
 
-/// The power fails at a proposer whose promise was on its way; the message arrives after another's
+/// A proposer with a promise in flight loses power. The message arrives after another proposer's
 /// lower ballot.
 #[test]
 fn combined_promise_outlives_a_power_loss() -> Result<(), String> {

@@ -167,8 +167,8 @@ fn answer_to_an_earlier_forward_is_ignored() -> Result<(), String> {
     an_answer_to_an_earlier_forward()
 }
 
-/// A node that was cut off for long, and whose phase 1 was resent as often as unwanted work would
-/// be, forwards at last.
+/// A node that was cut off for long forwards at last. Its phase 1 was resent as often as unwanted
+/// work would be.
 #[test]
 fn a_forward_after_a_long_silence_is_answered() -> Result<(), String> {
     let mut world = volatile();

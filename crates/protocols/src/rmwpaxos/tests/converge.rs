@@ -95,7 +95,7 @@ fn a_replica_that_missed_a_write_becomes_equal() -> Result<(), String> {
     a_write_missed()
 }
 
-/// As above, and the third has promised more than the write is worth: a late accept is refused.
+/// The same, but the third has promised more, so it refuses a late accept.
 #[test]
 fn replica_refusing_a_late_accept_becomes_equal() -> Result<(), String> {
     let mut world = volatile();
@@ -114,8 +114,8 @@ fn replica_refusing_a_late_accept_becomes_equal() -> Result<(), String> {
     world.converge()
 }
 
-/// The owner's proposal reaches the second acceptor only, and the owner dies: it is decided one way
-/// or the other.
+/// The owner's proposal reaches only the second acceptor, and the owner dies. It is decided either
+/// way.
 #[test]
 fn round_accepted_by_one_is_decided() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -149,8 +149,7 @@ fn another_keys_floor_keeps_no_replicas_apart() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// An owner's ballot is refused by a member that has started again, each time after the others have
-/// chosen.
+/// A restarted member refuses the owner's ballot, each time after the others have chosen.
 #[test]
 fn an_owner_that_one_refuses_prepares_anew() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -182,7 +181,7 @@ fn tombstone_given_up_by_its_proposer_is_collected() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// All but one have removed the tombstone.
+/// All members but one have removed the tombstone.
 pub(super) fn a_removal_that_one_missed() -> Result<(), String> {
     let mut world = volatile();
     world.write(0, Ask::Append("a"));
@@ -289,7 +288,7 @@ fn walk_after_a_start_reads_bounded_steps() -> Result<(), String> {
     world.converge()
 }
 
-/// A question in the middle is lost for good, on links that lose without a word.
+/// A question in the middle is lost for good, on links that lose silently.
 #[test]
 fn a_question_that_is_lost_is_asked_again() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -310,7 +309,7 @@ fn a_question_that_is_lost_is_asked_again() -> Result<(), String> {
     claim(accepted(&world, 2, &key) != Round::NONE, "the third holds it now")
 }
 
-/// More tombstones than a node keeps in mind.
+/// More tombstones than a node schedules.
 #[test]
 fn tombstone_without_room_is_collected_later() -> Result<(), String> {
     let mut world = volatile();

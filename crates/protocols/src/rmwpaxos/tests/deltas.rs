@@ -176,8 +176,8 @@ fn to_and_from_a_tombstone_states_travel_whole() -> Result<(), String> {
     world.finish_with("vb")
 }
 
-/// Node 1 lacks `a`, cannot apply the delta that makes `ab` of it, and its question is on its way
-/// when `ab` is chosen.
+/// Node 1 lacks `a` and cannot apply the delta to `ab`. Its question is in flight when `ab` is
+/// chosen.
 fn asked_for_a_chosen_round() -> (World, Vec<Envelope>) {
     let mut world = world(false);
     world.append(0, "a");

@@ -1,8 +1,8 @@
 //! Random schedules: loss, duplication, reordering, crashes with and without memory, deletion,
 //! collection, expiry.
 //!
-//! A run draws its rates first, so that some runs crash often, others lose much, others delete
-//! much. Then it heals, and everything must come to an end.
+//! A run draws its rates first, so that some runs crash often, others lose or delete much. Then it
+//! heals, and all work must end.
 
 use base::{Nanos, Prng};
 
@@ -92,7 +92,7 @@ pub(super) fn explore_once(seed: u64, members: u16, durable: bool) -> Result<(),
     play(seed, members, durable, ways, 0.8)
 }
 
-/// The same with all proposals sent as deltas that can be.
+/// The same with every possible proposal as a delta.
 pub(super) fn explore_deltas(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let by_message = seed.is_multiple_of(2);
     play(seed, members, durable, Ways { by_message, always_deltas: true, core_alone: false }, 0.0)
@@ -160,7 +160,7 @@ fn play_at(
     }
     if seed.is_multiple_of(3) && !ways.core_alone && world.fault.is_none() {
         world.steady_all(Pace::Spared);
-        // A tombstone that remembers stays as long as it has to.
+        // A tombstone that remembers commands stays until its windows are over.
         world.converge_within(Nanos::from_secs(if rates.once > 0.0 { 1_000 } else { 240 }))?;
     }
     for node in 0..world.nodes.len() {
@@ -277,7 +277,7 @@ fn ask(world: &mut World, prng: &mut Prng, rates: &Rates, node: usize, id: u8) {
     };
     let is_once =
         rates.once > 0.0 && !matches!(ask, Ask::Expiring { .. }) && prng.chance(rates.once);
-    // Few sessions, so that one has newer commands while copies of older ones are on their way.
+    // Few sessions, so that one has newer commands while copies of older ones are in flight.
     let ask = if is_once { ask.once(id % 5, u64::from(id)) } else { ask };
     world.ask(node, &key, ask);
 }
@@ -292,7 +292,7 @@ fn repeat(world: &mut World, prng: &mut Prng, node: usize) {
     }
 }
 
-/// Memory is lost by a minority at a time: more is not survivable, and rightly never recovers.
+/// A minority at a time loses its memory. More never recovers, rightly.
 fn crash(world: &mut World, prng: &mut Prng, node: usize) {
     let others = world.nodes.iter().enumerate();
     let recovering = others.filter(|(at, other)| *at != node && other.is_recovering()).count();

@@ -100,8 +100,8 @@ fn total_amnesia_gives_no_answer() -> Result<(), String> {
     world.verdict()
 }
 
-/// S45: one durable record is damaged while its acknowledgement is on its way; other keys do not
-/// mind.
+/// S45: one durable record is damaged while its acknowledgement is in flight. Other keys are
+/// unaffected.
 #[test]
 fn a_damaged_record_voids_its_acknowledgement_only() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -228,8 +228,8 @@ fn shard_forgotten_in_recovery_restarts_its_recovery() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// A register is asked for, its shard is recovered first, and it is lost once more while the
-/// answers are still on their way.
+/// A register is asked for, and its shard is recovered first. It is lost once more while the
+/// answers are in flight.
 #[test]
 fn answers_from_before_recovery_do_not_count() -> Result<(), String> {
     let mut world = volatile();
@@ -253,14 +253,14 @@ fn keys_of_shard(world: &World, count: usize) -> Vec<Key> {
         .collect()
 }
 
-/// The most answers to a recovery, and bytes of them, that are under way at a time until it ends.
+/// The most answers to a recovery in flight at a time, and their bytes, until it ends.
 fn most_under_way(world: &mut World) -> (usize, usize) {
     let mut most = (0, 0);
     while world.nodes[0].is_recovering() {
         let answers = || world.bag.iter().filter(|m| m.is(Kind::Recovered));
         let len = answers().map(|m| m.message.to_bytes().len()).sum();
         most = (most.0.max(answers().count()), most.1.max(len));
-        // Questions first, so that as many answers as may be are under way.
+        // Questions first, so that as many answers as possible are in flight.
         let next = world.bag.iter().position(|m| !m.is(Kind::Recovered)).unwrap_or(0);
         let envelope = world.bag.remove(next);
         world.deliver(envelope);
@@ -302,7 +302,7 @@ fn shard_recovery_fills_a_link() -> Result<(), String> {
     claim(len < 20 << 20, &format!("no more of the large ones than alone, and here {len}"))
 }
 
-/// Another has lost some of the registers, too, and is silent about those: all others are
+/// Another member has lost some of the registers, too, and is silent about those. All others are
 /// recovered.
 #[test]
 fn registers_lost_by_a_majority_block_no_other() -> Result<(), String> {
@@ -339,7 +339,7 @@ fn registers_lost_by_a_majority_block_no_other() -> Result<(), String> {
     claim(!world.nodes[0].cache.is_forgotten(world.key.shard()), "with its shard")
 }
 
-/// An answer is long, or the way is: it counts whenever it comes.
+/// A late answer counts, be it long or its sender far away.
 #[test]
 fn an_answer_to_a_recovery_may_take_long() -> Result<(), String> {
     let mut world = volatile();

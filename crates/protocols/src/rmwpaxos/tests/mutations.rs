@@ -12,12 +12,12 @@ use crate::mutation::{self, Mutation};
 enum Catch {
     /// Random schedules, at most this many.
     Seeds(u64),
-    /// The same with deltas wherever there can be one.
+    /// The same with every possible delta.
     DeltaSeeds(u64),
     /// The same with listings among the commands.
     ListingSeeds(u64),
     Schedule(fn() -> Result<(), String>),
-    /// The rule is another protocol's.
+    /// Another protocol's rule.
     Elsewhere,
 }
 
@@ -101,13 +101,12 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::OnceCollected => Catch::Schedule(once::a_repeat_after_a_while),
         Mutation::OnceDroppedByOne => Catch::Schedule(once::a_clock_that_jumps),
         Mutation::OnceFromUndecided => Catch::Schedule(once::a_repeat_of_an_undecided_command),
-        // Rules of other protocols, which add to the list on their own.
+        // Rules of other protocols, which extend the list themselves.
         _ => Catch::Elsewhere,
     }
 }
 
-/// True when the schedule goes wrong; a panic of an assertion is as good as a claim that does not
-/// hold.
+/// True if the schedule fails, by a claim or by an assertion.
 fn goes_wrong(play: impl FnOnce() -> Result<(), String> + std::panic::UnwindSafe) -> bool {
     !std::panic::catch_unwind(play).is_ok_and(|played| played.is_ok())
 }

@@ -9,7 +9,7 @@ use super::strings::Ask;
 use super::world::{ONCE_TIMEOUT, World};
 use crate::rmwpaxos::State;
 
-/// Longer than a line is remembered in these worlds, the time for requests under way included.
+/// Longer than these worlds remember a line, including the time for requests in progress.
 const WINDOW_AND_MORE: Nanos = Nanos::from_secs(500);
 
 fn volatile() -> World {
@@ -137,7 +137,7 @@ fn a_window_that_is_over_makes_room() -> Result<(), String> {
     Ok(())
 }
 
-/// One node looks for a quorum for longer than any entry is kept, which the others do not know.
+/// One node's requests wait longer than any entry is kept, which the others do not know.
 #[test]
 fn a_longer_request_timeout_runs_no_command_twice() -> Result<(), String> {
     for patient in 0..3 {
@@ -340,7 +340,7 @@ fn repeat_waits_until_its_entry_is_chosen() -> Result<(), String> {
     a_repeat_of_an_undecided_command()
 }
 
-/// An attempt that the ring has forgotten: the state remembers more of it than of others.
+/// The ring has forgotten an attempt, but the state remembers its session.
 #[test]
 fn attempt_beyond_the_ring_is_in_the_table() -> Result<(), String> {
     let mut world = volatile();
@@ -367,8 +367,8 @@ fn busy(world: &mut World) {
     }
 }
 
-/// Whatever a node has said of a command is held up for longer than that is remembered, and
-/// meanwhile it ran.
+/// All messages of a node about a command are delayed for longer than the command is remembered.
+/// Meanwhile it ran.
 #[test]
 fn delayed_copy_beyond_its_window_is_refused() -> Result<(), String> {
     let mut world = volatile();
@@ -387,7 +387,7 @@ fn delayed_copy_beyond_its_window_is_refused() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// F5: an attempt that the ring has forgotten was chosen, and then the session went on.
+/// F5: an attempt that the ring has forgotten was chosen. Then the session continued.
 pub(super) fn a_refusal_of_a_command_that_ran() -> Result<(), String> {
     let mut world = volatile();
     let tag = world.start(0, append("a", 1, 1));
@@ -426,7 +426,7 @@ fn command_beyond_its_deadline_is_not_run() -> Result<(), String> {
         world.take(|m| m.is(Kind::Promise))
     };
     done(&mut world, 2, append("a", 1, 1))?;
-    // Its timers have not fired: the process stood still.
+    // The process was stopped, so its timers have not fired.
     world.now += WINDOW_AND_MORE;
     world.deliver_all(promises);
     claim(world.reply(tag).is_none(), "its client has gone")?;

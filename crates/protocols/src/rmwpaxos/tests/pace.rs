@@ -24,7 +24,7 @@ fn accepted(world: &World, node: usize) -> Round {
     world.held(node).map_or(Round::NONE, |register| register.accepted)
 }
 
-/// All hold a value, and the first node sees the third like that.
+/// All hold a value, and the first node sees the third at this pace.
 fn written_and_seen(pace: Pace) -> World {
     let mut world = World::new(3, true, 1);
     world.write(0, Ask::Append("a"));
@@ -96,7 +96,7 @@ fn slow_peer_gets_missed_proposals_once_steady() -> Result<(), String> {
     world.finish_with("vab")
 }
 
-/// The one that stands in for the slow one dies, so that this is not to be spared any more.
+/// The member that stands in for the slow one dies, so the slow one must not be spared.
 #[test]
 fn spared_member_is_told_once_others_leave() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Spared);
@@ -151,8 +151,7 @@ fn silent_member_does_not_stand_in_for_long() -> Result<(), String> {
     world.finish_with("vabc")
 }
 
-/// The fast one answers late once. That the slow one is sometimes first afterwards does not mean
-/// that it is needed.
+/// The fast member answers late once. A slow one that is sometimes first is not needed for that.
 #[test]
 fn a_hiccup_does_not_end_sparing_for_good() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Spared);

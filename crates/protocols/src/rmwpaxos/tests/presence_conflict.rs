@@ -15,13 +15,13 @@ use crate::rmwpaxos::{Message, Register};
 const MOMENT: Nanos = Nanos::from_millis(100);
 const LONG: Nanos = Nanos::from_secs(30);
 
-/// Nodes count their own promise and report first, as servers do.
+/// Nodes count their own promise and report first, as in servers.
 fn world() -> World {
     World::with(3, true, 1, Ways { by_message: false, always_deltas: false, core_alone: false })
 }
 
-/// Written, deleted, collected, and found equal by all. Then the second node's medium brings it
-/// back.
+/// Writes, deletes and collects a key until all are found equal. Then the second node's medium
+/// brings it back.
 fn brought_back() -> Result<World, String> {
     brought_back_among(3)
 }
@@ -125,8 +125,8 @@ fn revived_register_waits_for_the_third() -> Result<(), String> {
     one_that_brings_back()
 }
 
-/// Processes are not new any more, and the third's link ends for a moment. It is waited for as if
-/// it were up.
+/// Processes are not new any more, and the third's link ends for a moment. It is waited for like a
+/// member that is up.
 #[test]
 fn member_that_just_left_is_waited_for() -> Result<(), String> {
     for ask in [Ask::Get, Ask::Append("b")] {

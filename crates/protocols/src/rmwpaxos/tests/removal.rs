@@ -11,7 +11,7 @@ fn volatile() -> World {
     World::new(3, false, 1)
 }
 
-/// Ends the tombstone's grace at this node, and delivers its messages if they `passes`.
+/// Ends the tombstone's grace at this node. Delivers the messages that `passes` admits.
 fn collect(world: &mut World, node: usize, passes: impl Fn(&Envelope) -> bool) {
     world.pass_at(node, Nanos::from_millis(1_100));
     world.flow(passes);
@@ -60,9 +60,8 @@ fn a_tombstone_that_one_lacks_is_kept() -> Result<(), String> {
     a_tombstone_that_one_lacks()
 }
 
-/// S22b: of a read's reports one is from before the deletion, one from after the removal.
-/// `forgets`: the second acceptor has lost its memory since, and knows of the removal by the others
-/// only.
+/// S22b: one report of a read is from before the deletion, another from after the removal. With
+/// `forgets` the second acceptor lost its memory, and knows the removal only from the others.
 pub(super) fn a_report_from_before_the_deletion(forgets: bool) -> Result<(), String> {
     let mut world = volatile();
     world.append(0, "a");
@@ -151,8 +150,8 @@ fn recovered_floors_refuse_late_accepts() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// S24: an operation was applied, deleted by another, removed everywhere; now its proposer looks
-/// for it.
+/// S24: an operation was applied, deleted by another and removed everywhere. Then its proposer
+/// looks for it.
 pub(super) fn an_attempt_removed_with_its_register() -> Result<(), String> {
     let mut world = volatile();
     let tag = world.append(0, "a");

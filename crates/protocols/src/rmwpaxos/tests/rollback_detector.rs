@@ -287,7 +287,7 @@ fn floor_far_above(world: &mut World) -> Result<(), String> {
     claim(floor(1).number() > floor(2).number() + 15, "its floor is far above the third's")
 }
 
-/// Its fields of the shard are damaged, and recovered from the others.
+/// Damages its shard fields, which are recovered from the others.
 fn recovered_floor_is_lower(world: &mut World) -> Result<(), String> {
     let shard = world.key.shard();
     let before = world.nodes[1].metas.get(shard).floor_ballot;
@@ -409,8 +409,7 @@ fn accept_above_a_recovered_floor_is_no_removal() -> Result<(), String> {
 }
 
 /// The second node has recovered its shard with a lower floor. It writes a key, which the third
-/// misses and is sent late. Long after, when all hold it, the first node's medium loses that key.
-/// It alone is wrong.
+/// misses and gets late. Long after, the first node's medium loses that key. It alone is wrong.
 #[test]
 fn old_denial_does_not_count_beside_a_loss() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -486,8 +485,7 @@ fn promise_equal_to_recovered_floor_permits_no_accept() -> Result<(), String> {
     world.finish()
 }
 
-/// A lost register is not a removed one: a late accept of it is answered
-/// by a recovery alone.
+/// A lost register is not a removed one. A late accept of it causes only a recovery.
 #[test]
 fn lost_register_calls_no_member_older() -> Result<(), String> {
     let mut world = World::new(3, true, 1);

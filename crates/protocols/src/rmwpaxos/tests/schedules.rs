@@ -52,7 +52,7 @@ fn minority_proposal_is_never_seen_and_then_gone() -> Result<(), String> {
     world.finish()
 }
 
-/// P's proposal is chosen at A1 and A2 without P knowing; the others go on from it in this order.
+/// P's proposal is chosen at A1 and A2 without P's knowledge. The others build on it in this order.
 fn build_on_unacknowledged(world: &mut World, others: &[usize]) -> types::Tag {
     let tag = world.append(0, "a");
     world.prepared(&[0, 1, 2]);
@@ -138,7 +138,7 @@ fn equal_values_of_different_rounds_decide_no_read() -> Result<(), String> {
     equal_values_under_different_rounds()
 }
 
-/// S6: a proposer starts again with the same number while an accept of before is on its way.
+/// S6: a proposer restarts with the same number while an earlier accept is in flight.
 pub(super) fn restart_with_the_same_number() -> Result<(), String> {
     let mut world = durable();
     world.append(0, "a");

@@ -11,7 +11,7 @@ use crate::peers::Pace;
 use crate::protocol::Event;
 use crate::rmwpaxos::{Message, Register};
 
-/// A message's kind, to choose by.
+/// The kind of a message, as a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Read,
@@ -78,7 +78,7 @@ impl Envelope {
         usize::from(self.to.0) - 1
     }
 
-    /// Both ends are among these nodes.
+    /// True if both ends are among these nodes.
     pub(super) fn among(&self, nodes: &[usize]) -> bool {
         nodes.contains(&self.sender()) && nodes.contains(&self.receiver())
     }
@@ -118,7 +118,7 @@ impl World {
         envelopes.into_iter().for_each(|envelope| self.deliver(envelope));
     }
 
-    /// Time passes at one node only: the others are paused.
+    /// Passes time at one node only; the others are paused.
     pub(super) fn pass_at(&mut self, index: usize, span: Nanos) {
         self.now += span;
         self.fire(index);
@@ -129,7 +129,7 @@ impl World {
         self.now += Nanos::from_millis(30);
     }
 
-    /// Whether `node` takes `other` for up.
+    /// Sets whether `node` considers `other` up.
     pub(super) fn sees(&mut self, node: usize, other: usize, up: bool) {
         let id = self.nodes[other].peers.me();
         self.nodes[node].peers.set_up(id, up);
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Nodes are told to spare others only beside a majority that is steady.
+    /// Nodes spare others only beside a steady majority.
     pub(super) fn spare_beside_majorities(&mut self, node: usize) {
         let peers = &self.nodes[node].peers;
         let steady = peers.nodes().iter().filter(|member| member.pace == Pace::Steady).count();
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Slow members are steady again, with [`Pace::Spared`] those that are spared, too.
+    /// Makes slow members steady again; with [`Pace::Spared`] also the spared ones.
     pub(super) fn steady_all(&mut self, slowest: Pace) {
         for node in 0..self.nodes.len() {
             self.turn_paces(node, Pace::Slow, Pace::Steady);
@@ -196,7 +196,7 @@ impl World {
         tag
     }
 
-    /// Up to the moment when the node's proposal is sent, phase 1 being won among `quorum`.
+    /// Runs until the node sends its proposal, with phase 1 won among `quorum`.
     pub(super) fn prepared(&mut self, quorum: &[usize]) {
         self.flow(|m| m.among(quorum) && (m.is(Kind::Prepare) || m.is(Kind::Promise)));
     }
@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    /// The node's record of the key turns out damaged when it starts again.
+    /// The node restarts and finds its record of the key damaged.
     pub(super) fn crash_damaged(&mut self, index: usize) {
         let key = self.key.clone();
         self.nodes[index].stored_records.remove(&key);
@@ -247,7 +247,8 @@ impl World {
         claim(self.undecided == unsure, "the checker can tell")
     }
 
-    /// As [`finish`](World::finish), and the key holds the text behind the `v`; `-`: it is absent.
+    /// As [`finish`](World::finish), and the key holds the text after the `v`, or is absent with
+    /// `-`.
     pub(super) fn finish_with(&mut self, value: &str) -> Result<(), String> {
         self.finish()?;
         let tag = self.start(0, Ask::Get);

@@ -31,8 +31,8 @@ pub(super) struct Line {
     pub seq: u64,
 }
 
-/// How long a line is remembered, the time added for requests under way left out: longer than
-/// random schedules last.
+/// How long a line is remembered, without the time added for requests in progress. Longer than
+/// random schedules.
 const WINDOW: Millis = Millis(400_000);
 
 pub(super) struct Strings;

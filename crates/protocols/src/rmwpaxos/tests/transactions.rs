@@ -16,7 +16,7 @@ use crate::rmwpaxos::record::register::{Register, ShardMeta};
 use crate::rmwpaxos::record::state::tests::states;
 use crate::rmwpaxos::record::state_builder::StateBuilder;
 
-/// Does as the first byte of the command says.
+/// Obeys the first byte of the command.
 struct Anything;
 
 impl Update for Anything {

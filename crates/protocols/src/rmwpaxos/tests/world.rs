@@ -28,7 +28,7 @@ use crate::rmwpaxos::{Message, Register, RmwPaxos, ShardMeta};
 const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(20);
 pub(super) const ONCE_TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {
     pub from: Peer,
@@ -37,7 +37,7 @@ pub(super) struct Envelope {
     pub message: Message,
 }
 
-/// Ways of a run.
+/// Variants of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     /// Nodes ask their own acceptors by messages, which may be late.
@@ -81,7 +81,7 @@ pub(super) struct Node {
     gated: Vec<Send<Message>>,
     disowned: Vec<(Shard, Option<Key>)>,
     scanned: Vec<Scanned<Register>>,
-    /// Storage takes its time to answer scans.
+    /// Scans are answered late.
     pub scans_wait: bool,
     pub stored_records: BTreeMap<Key, Vec<u8>>,
     stored_metas: BTreeMap<Shard, Vec<u8>>,
@@ -92,7 +92,7 @@ pub(super) struct Node {
 
 pub(super) struct World {
     pub now: Nanos,
-    /// How long requests have waited in their node before the protocol sees them.
+    /// The time that requests wait in their node before the protocol sees them.
     pub parked: Nanos,
     pub nodes: Vec<Node>,
     pub bag: Vec<Envelope>,
@@ -105,7 +105,7 @@ pub(super) struct World {
     pub outcomes: BTreeMap<Tag, Outcome>,
     asked: BTreeMap<Tag, (Key, Ask, OpId)>,
     listings: BTreeMap<Tag, listings::Listing>,
-    /// The node, and the start of its process, that owes an answer.
+    /// The node, and the start of its process, that must answer.
     asked_at: BTreeMap<Tag, (usize, Incarnation)>,
     histories: BTreeMap<Key, History<KvInput, KvOutput>>,
     /// Operations that may be transmitted several times.
@@ -119,7 +119,7 @@ pub(super) struct World {
     ways: Ways,
     /// The message in delivery describes its sender's present register.
     holds_what_it_says: bool,
-    /// The first thing that went wrong.
+    /// The first fault.
     pub fault: Option<String>,
 }
 
@@ -170,7 +170,7 @@ impl World {
             let node = world.fresh_node(id, Incarnation(1), Loss(1), &ids, seed);
             world.nodes.push(node);
         }
-        // Their connections have told them of each other.
+        // Connections have exchanged the nodes' counters.
         for node in &mut world.nodes {
             ids.iter().for_each(|&id| _ = node.peers.learn(id, Incarnation(1), Loss(1)));
         }
@@ -263,7 +263,7 @@ impl World {
         tag
     }
 
-    /// A line that was sent before is the same operation.
+    /// A repeated line is the same operation.
     fn invoke(&mut self, key: &Key, ask: &Ask, tag: Tag) -> OpId {
         let named = ask.line().map(|line| (key.clone(), line));
         if let Some(known) = named.as_ref().and_then(|named| self.repeated.get_mut(named)) {
@@ -287,8 +287,8 @@ impl World {
         self.repeated.iter().filter_map(of_key).collect()
     }
 
-    /// From its asking on plus its time, the value may vanish. The invocation is placed when that
-    /// moment comes.
+    /// The value may vanish once its time after the request is over. The invocation is placed when
+    /// that moment comes.
     fn watch_expiry(&mut self, key: Key, tag: Tag, millis: u8) {
         let at = self.now + Nanos::from_millis(u64::from(millis));
         self.expiries.push((at, key, tag));
@@ -472,7 +472,7 @@ impl World {
         node.metas.set_open_ticket(node.open);
     }
 
-    /// The oldest flush under way ends.
+    /// Ends the oldest flush in progress.
     pub(super) fn flush(&mut self, index: usize) -> bool {
         let node = &mut self.nodes[index];
         if node.batches.is_empty() {
@@ -489,7 +489,7 @@ impl World {
         true
     }
 
-    /// The process dies and starts again at once. `kept` of its flushes under way had reached the
+    /// Kills the process and restarts it at once. `kept` of its flushes in progress had reached the
     /// medium.
     pub(super) fn crash(&mut self, index: usize, kept: usize) {
         let old = &mut self.nodes[index];
@@ -529,16 +529,15 @@ impl World {
         }
     }
 
-    /// A register in memory turns out damaged: its shard is forgotten anew, once the loss is
-    /// raised.
+    /// Damages a register in memory: its shard is forgotten once the loss is raised.
     pub(super) fn forget_anew(&mut self, index: usize, key: &Key) {
         let shard = key.shard();
         self.nodes[index].cache.remove(key);
         self.forget(index, shard);
     }
 
-    /// The process starts again and finds the fields of the shard damaged: it is forgotten, once
-    /// the loss is raised.
+    /// The process restarts and finds the shard's fields damaged. The shard is forgotten once the
+    /// loss is raised.
     pub(super) fn crash_without_fields(&mut self, index: usize) {
         let shard = self.key.shard();
         self.nodes[index].stored_metas.remove(&shard);

@@ -11,7 +11,7 @@ use crate::protocol::Event;
 pub(super) struct Listing {
     /// The read of each key.
     reads: Vec<(Key, OpId)>,
-    /// Keys that exist, and keys that are not settled.
+    /// Keys that exist, and undecided keys.
     listed: Option<(Vec<Key>, Vec<Key>)>,
 }
 
@@ -60,7 +60,7 @@ impl World {
         listing.listed = Some((keys, undecided));
     }
 
-    /// Keys that exist and keys that are not settled, once the listing has ended.
+    /// Existing and undecided keys, once the listing has ended.
     pub(in super::super) fn listed(&self, tag: Tag) -> Option<(&[Key], &[Key])> {
         let (keys, undecided) = self.listings.get(&tag)?.listed.as_ref()?;
         Some((keys, undecided))

@@ -17,7 +17,7 @@ impl World {
         }
     }
 
-    /// One payload per round, however it is told.
+    /// One payload per round, whole or as a delta.
     pub(super) fn note_payload(&mut self, message: &Message) {
         let (key, round, state) = match message {
             Message::Accept { key, round, state, .. } | Message::Repair { key, round, state } => {
