@@ -124,7 +124,7 @@ impl Snapshot {
         writer.one(Kind::Counter, plain("palimpsest_starts", help), starts)?;
         let help = "Times that this node lost state and recovered it from the others. With volatile databases each \
                     start is one; with durable ones each is a fault of the medium";
-        let losses = u64::from(status.loss.0);
+        let losses = u64::from(status.amnesia.0);
         writer.one(Kind::Counter, plain("palimpsest_state_losses", help), losses)
     }
 

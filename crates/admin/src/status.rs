@@ -140,7 +140,7 @@ impl Status {
             loading: status.loading,
             writes: health::writes(&status),
             incarnation: status.incarnation.0,
-            loss: status.loss.0,
+            loss: status.amnesia.0,
             listen: status.listen.to_string(),
             advertise: status.advertise.clone(),
             uptime_ms: status.up.0,
@@ -174,7 +174,7 @@ fn members(status: &NodeStatus, measures: &Measures) -> Vec<Member> {
         refused: one.refused.clone(),
         round_trip_us: measures.last_round_trips.get(&one.node).map(|time| time.as_micros()),
         incarnation: one.incarnation.0,
-        loss: one.loss.0,
+        loss: one.amnesia.0,
     };
     status.members.iter().map(member).collect()
 }

@@ -78,13 +78,13 @@ pub(crate) trait Engine: Send {
         records: Vec<(Key, Bytes)>,
         next_hash: Option<u64>,
     );
-    /// Storage found records of a shard forgotten. The engine's protocol is told once the loss is
-    /// raised.
+    /// Storage found records of a shard forgotten. The engine's protocol is told once the amnesia
+    /// count is raised.
     fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard);
-    fn on_loss_raised(&mut self, shared: &mut Shared);
-    /// Drops messages that wait for storage, after the loss was raised. They were made under the
-    /// old loss and would carry the new one. The network may lose messages, so protocols tolerate
-    /// it.
+    fn on_amnesia_raised(&mut self, shared: &mut Shared);
+    /// Drops messages that wait for storage, after the amnesia count was raised. They were made
+    /// under the old amnesia count and would carry the new one. The network may lose messages, so
+    /// protocols tolerate it.
     fn drop_queued_sends(&mut self);
     /// Finds the shards that storage knows as forgotten when the process starts.
     fn on_start(&mut self, shared: &mut Shared);
@@ -216,7 +216,7 @@ pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) inner: VecDeque<Work<P>>,
     pub(crate) load_waiters: LoadWaiters<Work<P>>,
     pub(crate) durability_queue: DurabilityQueue<QueuedEffect<P::Message>>,
-    /// Shards found forgotten, and keys found lost, that wait for the loss to be raised.
+    /// Shards found forgotten, and keys found lost, that wait for the amnesia count to be raised.
     pub(crate) forgotten: Vec<Shard>,
     pub(crate) lost_keys: Vec<Key>,
     /// Recovered shards that storage does not know as such yet.
@@ -502,8 +502,8 @@ impl<P: Protocol> Engine for EngineOf<P> {
     ) {
         if self.is_hidden(shard_of(scan.from_hash)) {
             sometimes!("a listing is overtaken by amnesia");
-            // Storage may have answered without the forgotten records. Scan again after the loss is
-            // raised.
+            // Storage may have answered without the forgotten records. Scan again after the amnesia
+            // count is raised.
             self.admit(shared, Work::Scan(scan));
         } else {
             self.deliver_scan(shared, scan, records, next_hash);
@@ -514,8 +514,8 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.discover_forgotten(shared, shard);
     }
 
-    fn on_loss_raised(&mut self, shared: &mut Shared) {
-        self.reveal_losses(shared);
+    fn on_amnesia_raised(&mut self, shared: &mut Shared) {
+        self.reveal_amnesia(shared);
     }
 
     fn drop_queued_sends(&mut self) {

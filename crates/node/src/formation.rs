@@ -16,16 +16,16 @@
 //! enough: it may have formed the cluster and lost its disk.
 //!
 //! **Rejoining.** A node that remembers no cluster and meets a formed one has lost its memory. It
-//! takes an incarnation and a loss far above all that enough members know of it. It waits until as
-//! many members have durably noted both. Then it forgets all its data, and only then sends
+//! takes an incarnation and an amnesia count far above all that enough members know of it. It waits
+//! until as many members have durably noted both. Then it forgets all its data, and only then sends
 //! messages. Enough is `n - majority + 1` of the others: any majority that once counted this node's
 //! vote includes one of them. The counters jump by [`JUMP`], because a former incarnation may have
 //! raised its own a few times unheard. The node takes the list of the members, except for addresses
 //! at which it has reached them.
 //!
-//! **Noting.** A peer's incarnation and loss are durable here before any of its messages counts. So
-//! a node that restarts still knows which former messages of its peers are void [Michael et al.,
-//! DISC 2017].
+//! **Noting.** A peer's incarnation and amnesia count are durable here before any of its messages
+//! counts. So a node that restarts still knows which former messages of its peers are void [Michael
+//! et al., DISC 2017].
 //!
 //! **Feature levels.** A cluster forms at the lowest of its members' highest levels. A member
 //! pledges a higher one once all members have announced it on their present connections. From then
@@ -45,12 +45,12 @@ use std::fmt;
 use transport::{ClusterId, Hello, Refusal};
 use types::features::{Clash, FeatureLevel, Features, Running, Supported};
 use types::positions::SECRET_LEN;
-use types::{Database, Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Database, Incarnation, NodeId};
 
 use crate::config::MemberAddress;
 use crate::settings::{Agreed, Databases, Limits};
 
-/// Counters of a node that lost its memory go on at the next multiple of this.
+/// Counters of a node that lost its memory rise to the next multiple of this.
 pub const JUMP: u32 = 1 << 12;
 
 /// A cluster, as the proposer drew it. A status carries it, so the other end has proved its name.
@@ -85,7 +85,7 @@ pub enum Standing {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Counters {
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
 }
 
 /// State that must survive a crash.
@@ -310,7 +310,7 @@ impl Formation {
         self.others().filter(|&node| !good(node)).collect()
     }
 
-    /// Counters of a peer as they were noted.
+    /// The noted counters of a peer.
     #[must_use]
     pub fn known(&self, peer: NodeId) -> Counters {
         self.durable.known.get(&peer).copied().unwrap_or_default()
@@ -333,8 +333,8 @@ impl Formation {
             return Ok(());
         }
         let known = self.known(hello.node);
-        let seen = Counters { incarnation: hello.incarnation, loss: hello.loss };
-        if seen.incarnation < known.incarnation || seen.loss < known.loss {
+        let seen = Counters { incarnation: hello.incarnation, amnesia: hello.amnesia };
+        if seen.incarnation < known.incarnation || seen.amnesia < known.amnesia {
             return Err(Refusal::Stale);
         }
         if seen != known {
@@ -344,28 +344,30 @@ impl Formation {
         Ok(())
     }
 
-    /// This node's loss was raised while it runs.
+    /// This node's amnesia count was raised while it runs.
     ///
     /// # Panics
     /// If it did not grow.
-    pub fn raise_loss(&mut self, loss: Loss, out: &mut Vec<Effect>) {
-        assert!(loss > self.durable.mine.loss, "{loss:?} is not above {:?}", self.durable.mine);
-        self.durable.mine.loss = loss;
+    pub fn raise_amnesia(&mut self, amnesia: AmnesiaCount, out: &mut Vec<Effect>) {
+        let mine = &mut self.durable.mine;
+        assert!(amnesia > mine.amnesia, "{amnesia:?} is not above {mine:?}");
+        mine.amnesia = amnesia;
         out.push(Effect::Persist(Box::new(self.durable.clone())));
         out.push(Effect::Reconnect);
     }
 
     /// Marks the store of this member as lost before the start, though its identity is intact. It
-    /// rejoins under the raised `loss`. The caller makes the result durable.
+    /// rejoins under the raised `amnesia`. The caller makes the result durable.
     ///
     /// # Panics
-    /// If it is not a member, or the loss did not grow.
-    pub fn lose_memory(&mut self, loss: Loss) -> &Durable {
+    /// If it is not a member, or the amnesia count did not grow.
+    pub fn lose_memory(&mut self, amnesia: AmnesiaCount) -> &Durable {
         let Standing::Formed(cluster) = self.durable.standing else {
             panic!("only a member has a memory to lose")
         };
-        assert!(loss > self.durable.mine.loss, "{loss:?} is not above {:?}", self.durable.mine);
-        self.durable.mine.loss = loss;
+        let mine = &mut self.durable.mine;
+        assert!(amnesia > mine.amnesia, "{amnesia:?} is not above {mine:?}");
+        mine.amnesia = amnesia;
         self.durable.standing = Standing::Rejoining(cluster);
         &self.durable
     }
@@ -517,8 +519,7 @@ impl Formation {
         }
     }
 
-    /// Takes counters that no former self can have used, once enough members of the cluster are
-    /// heard.
+    /// Takes unused counters once enough members of the cluster are connected.
     fn rejoin(&mut self, out: &mut Vec<Effect>) {
         let Some((cluster, running)) = self.formed_cluster() else { return };
         let formed: Vec<&Status> = self
@@ -548,7 +549,7 @@ impl Formation {
             for (&node, counters) in &status.known {
                 let most = if node == self.me { &mut mine } else { known.entry(node).or_default() };
                 most.incarnation = most.incarnation.max(counters.incarnation);
-                most.loss = most.loss.max(counters.loss);
+                most.amnesia = most.amnesia.max(counters.amnesia);
             }
         }
         let Some(mine) = jump(mine) else {
@@ -663,8 +664,7 @@ fn lowest(members: &[MemberAddress]) -> Option<NodeId> {
     members.iter().map(|member| member.node).min()
 }
 
-/// How many of the others must be heard so that every majority has one of them in it, this node
-/// left out.
+/// The number of other members such that every majority without this node has one of them.
 fn enough(members: usize) -> usize {
     let majority = members / 2 + 1;
     members - majority + 1
@@ -672,9 +672,10 @@ fn enough(members: usize) -> usize {
 
 fn jump(counters: Counters) -> Option<Counters> {
     let next = |counter: u32| (counter / JUMP + 1) * JUMP;
-    let (incarnation, loss) = (next(counters.incarnation.0), next(counters.loss.0));
-    (incarnation < Incarnation::MAX.0 && loss < Loss::MAX.0)
-        .then_some(Counters { incarnation: Incarnation(incarnation), loss: Loss(loss) })
+    let incarnation = Incarnation(next(counters.incarnation.0));
+    let amnesia = AmnesiaCount(next(counters.amnesia.0));
+    let may_jump = incarnation < Incarnation::MAX && amnesia < AmnesiaCount::MAX;
+    may_jump.then_some(Counters { incarnation, amnesia })
 }
 
 fn difference(mine: &[MemberAddress], theirs: &[MemberAddress]) -> String {

@@ -1,11 +1,12 @@
 //! The payload of one frame between two nodes: the sender, its crash vector, and messages.
 //!
-//! Little endian. A header `format u8, sender u16, incarnation u32, loss u32, epoch u32, count u8,
-//! count * (node u16, loss u32)`, then messages `database u8, shard u8, len u32, bytes` up to the
-//! end. The transport checks length, checksum and version of the whole. Decoding trusts no input.
+//! Little endian. A header `format u8, sender u16, incarnation u32, amnesia u32, epoch u32, count
+//! u8, count * (node u16, amnesia u32)`, then messages `database u8, shard u8, len u32, bytes` up
+//! to the end. The transport checks length, checksum and version of the whole. Decoding trusts no
+//! input.
 
 use types::limits::MEMBERS_MAX;
-use types::{Database, Epoch, Incarnation, Loss, Malformed, NodeId, Reader, Shard};
+use types::{AmnesiaCount, Database, Epoch, Incarnation, Malformed, NodeId, Reader, Shard};
 
 /// The format this node speaks and understands.
 pub const FORMAT: u8 = 1;
@@ -15,7 +16,7 @@ const VECTOR_ENTRY_LEN: usize = 6;
 /// Bytes of a message before its own.
 const MESSAGE_HEADER_LEN: usize = 6;
 
-/// Bytes of a header that tells the losses of `others` members.
+/// Bytes of a header that names the amnesia counts of `others` members.
 #[must_use]
 pub const fn header_len(others: usize) -> usize {
     FIXED_LEN + others * VECTOR_ENTRY_LEN
@@ -26,19 +27,19 @@ pub const fn header_len(others: usize) -> usize {
 pub struct Header<'a> {
     pub sender: NodeId,
     pub incarnation: Incarnation,
-    /// The sender's own loss when it wrote the messages.
-    pub loss: Loss,
+    /// The sender's own amnesia count when it wrote the messages.
+    pub amnesia: AmnesiaCount,
     pub epoch: Epoch,
     vector: &'a [u8],
 }
 
 impl Header<'_> {
     /// Losses of other members as the sender knew them.
-    pub fn losses(&self) -> impl Iterator<Item = (NodeId, Loss)> + '_ {
+    pub fn crash_vector(&self) -> impl Iterator<Item = (NodeId, AmnesiaCount)> + '_ {
         self.vector.chunks_exact(VECTOR_ENTRY_LEN).map(|entry| {
             let node = u16::from_le_bytes([entry[0], entry[1]]);
-            let loss = u32::from_le_bytes([entry[2], entry[3], entry[4], entry[5]]);
-            (NodeId(node), Loss(loss))
+            let amnesia = u32::from_le_bytes([entry[2], entry[3], entry[4], entry[5]]);
+            (NodeId(node), AmnesiaCount(amnesia))
         })
     }
 }
@@ -46,27 +47,27 @@ impl Header<'_> {
 /// Writes a header over the first [`header_len`] bytes of `out`.
 ///
 /// # Panics
-/// If `out` is shorter, or `losses` yields another number than `others`.
+/// If `out` is shorter, or `crash_vector` yields another number than `others`.
 pub fn write_header(
     out: &mut [u8],
     sender: NodeId,
     incarnation: Incarnation,
-    loss: Loss,
+    amnesia: AmnesiaCount,
     epoch: Epoch,
-    losses: impl ExactSizeIterator<Item = (NodeId, Loss)>,
+    crash_vector: impl ExactSizeIterator<Item = (NodeId, AmnesiaCount)>,
 ) {
-    let others = losses.len();
+    let others = crash_vector.len();
     assert!(others <= MEMBERS_MAX, "{others} others, at most {MEMBERS_MAX}");
     out[0] = FORMAT;
     out[1..3].copy_from_slice(&sender.0.to_le_bytes());
     out[3..7].copy_from_slice(&incarnation.0.to_le_bytes());
-    out[7..11].copy_from_slice(&loss.0.to_le_bytes());
+    out[7..11].copy_from_slice(&amnesia.0.to_le_bytes());
     out[11..15].copy_from_slice(&epoch.0.to_le_bytes());
     out[15] = others as u8;
     let vector = &mut out[FIXED_LEN..header_len(others)];
-    for (entry, (node, loss)) in vector.chunks_exact_mut(VECTOR_ENTRY_LEN).zip(losses) {
+    for (entry, (node, amnesia)) in vector.chunks_exact_mut(VECTOR_ENTRY_LEN).zip(crash_vector) {
         entry[..2].copy_from_slice(&node.0.to_le_bytes());
-        entry[2..].copy_from_slice(&loss.0.to_le_bytes());
+        entry[2..].copy_from_slice(&amnesia.0.to_le_bytes());
     }
 }
 
@@ -108,15 +109,15 @@ pub fn decode(frame: &[u8]) -> Result<(Header<'_>, &[u8], Messages<'_>), Malform
     }
     let sender = NodeId(reader.u16()?);
     let incarnation = Incarnation(reader.u32()?);
-    let loss = Loss(reader.u32()?);
+    let amnesia = AmnesiaCount(reader.u32()?);
     let epoch = Epoch(reader.u32()?);
     let others = usize::from(reader.u8()?);
-    if others > MEMBERS_MAX || incarnation > Incarnation::MAX || loss > Loss::MAX {
+    if others > MEMBERS_MAX || incarnation > Incarnation::MAX || amnesia > AmnesiaCount::MAX {
         return Err(Malformed);
     }
     let vector = reader.take(others * VECTOR_ENTRY_LEN)?;
-    let header = Header { sender, incarnation, loss, epoch, vector };
-    if header.losses().any(|(_, loss)| loss > Loss::MAX) {
+    let header = Header { sender, incarnation, amnesia, epoch, vector };
+    if header.crash_vector().any(|(_, amnesia)| amnesia > AmnesiaCount::MAX) {
         return Err(Malformed);
     }
     Ok((header, &frame[..header_len(others)], Messages { rest: reader.rest() }))
@@ -168,15 +169,15 @@ mod tests {
     use super::*;
 
     fn frame() -> Vec<u8> {
-        let losses = [(NodeId(1), Loss(7)), (NodeId(3), Loss(0))];
+        let crash_vector = [(NodeId(1), AmnesiaCount(7)), (NodeId(3), AmnesiaCount(0))];
         let mut out = vec![0; header_len(2)];
         write_header(
             &mut out,
             NodeId(2),
             Incarnation(5),
-            Loss(4),
+            AmnesiaCount(4),
             Epoch(1),
-            losses.iter().copied(),
+            crash_vector.iter().copied(),
         );
         put_message(&mut out, Database(3), Shard(9), |out| out.extend_from_slice(b"abc"));
         put_message(&mut out, Database(0), Shard(255), |_| {});
@@ -189,11 +190,11 @@ mod tests {
         let (header, bytes, messages) = decode(&frame).unwrap();
         assert_eq!(bytes, &frame[..header_len(2)]);
         assert_eq!(
-            (header.sender, header.incarnation, header.loss, header.epoch),
-            (NodeId(2), Incarnation(5), Loss(4), Epoch(1))
+            (header.sender, header.incarnation, header.amnesia, header.epoch),
+            (NodeId(2), Incarnation(5), AmnesiaCount(4), Epoch(1))
         );
-        let losses: Vec<_> = header.losses().collect();
-        assert_eq!(losses, [(NodeId(1), Loss(7)), (NodeId(3), Loss(0))]);
+        let crash_vector: Vec<_> = header.crash_vector().collect();
+        assert_eq!(crash_vector, [(NodeId(1), AmnesiaCount(7)), (NodeId(3), AmnesiaCount(0))]);
         let messages: Vec<_> = messages.map(Result::unwrap).collect();
         assert_eq!(messages.len(), 2);
         assert_eq!(
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_would_overflow_a_tally_is_malformed() {
+    fn overflowing_amnesia_count_is_malformed() {
         let mut frame = frame();
         frame[7..11].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(decode(&frame).err(), Some(Malformed));

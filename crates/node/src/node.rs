@@ -362,7 +362,7 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
     let raises = durability == storage::identity::Durability::Volatile;
     dir.start(durability)?;
     if was_formed && config.has_volatile() && !raises {
-        dir.raise_loss()?;
+        dir.raise_amnesia()?;
     }
     let identity = dir.identity().expect("it was just started");
     let mut durable = record::read(identity);
@@ -380,8 +380,8 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
     Ok(Formation::new(config.id, durable, fresh).supporting(config.supported))
 }
 
-/// Opens the node's media. Workers find their forgotten shards and ask for a higher loss before
-/// they send anything. A node whose store is lost altogether rejoins like a wiped one.
+/// Opens the node's media. Workers find their forgotten shards and ask for a higher amnesia count
+/// before they send anything. A node whose store is lost altogether rejoins like a wiped one.
 fn open_media(
     config: &NodeConfig,
     dir: &mut DataDir,
@@ -401,8 +401,8 @@ fn open_media(
     match Media::open(config, binding, start, wakers) {
         Ok(media) => Ok(Some(media)),
         Err(MediaError::Missing(_)) => {
-            let loss = dir.raise_loss()?;
-            record::write(dir, formation.lose_memory(loss))?;
+            let amnesia = dir.raise_amnesia()?;
+            record::write(dir, formation.lose_memory(amnesia))?;
             Ok(None)
         }
         Err(error) => Err(StartError::Media(error.to_string())),

@@ -10,7 +10,7 @@ use base::histogram::Histogram;
 use base::{Millis, Nanos};
 use protocols::Stats;
 use types::features::FeatureLevel;
-use types::{Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Incarnation, NodeId};
 
 use crate::client_settings::ClientSettings;
 use crate::config::{Durability, NodeConfig};
@@ -133,7 +133,7 @@ pub struct NodeStatus {
     /// The feature level at which the cluster runs; `None` before the node belongs to one.
     pub level: Option<FeatureLevel>,
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
     /// Sorted by id, this node included.
     pub members: Vec<MemberStatus>,
     /// True when this node is formed and it and enough others for a majority have not forgotten
@@ -265,7 +265,7 @@ pub struct MemberStatus {
     /// The setting or feature level in which it differs from this node, which therefore refuses it.
     pub refused: Option<String>,
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
 }
 
 /// A member as another sees it.

@@ -3,6 +3,7 @@
 //! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it
 //! [`Input`]s and carry out its [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
 
+pub(crate) mod amnesia;
 pub(crate) mod census;
 mod commits;
 pub(crate) mod durability_queue;
@@ -11,7 +12,6 @@ mod engines;
 mod eviction;
 mod inbound;
 pub(crate) mod load_waiters;
-pub(crate) mod loss;
 pub(crate) mod outbox;
 pub(crate) mod register_cache;
 pub(crate) mod scans;
@@ -31,17 +31,17 @@ use storage::{Completion, Room, Store};
 use types::key::SHARDS;
 use types::limits::SPACES;
 use types::{
-    Command, Database, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag,
-    Update,
+    AmnesiaCount, Command, Database, Epoch, Incarnation, Key, NodeId, Outcome, SessionId, Shard,
+    Tag, Update,
 };
 
 use crate::engine::{EngineParts, WAITERS_MAX};
 use crate::registry::{PROTOCOLS, Registration};
 use crate::session::Shortage;
 use crate::uptime::Uptimes;
+use amnesia::AmnesiaHold;
 use census::Counting;
 use engines::Engines;
-use loss::LossHold;
 use outbox::Outbox;
 pub use scrub::ScrubConfig;
 use scrub::Scrubber;
@@ -70,7 +70,7 @@ pub struct WorkerConfig {
     pub workers: usize,
     pub me: NodeId,
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
     /// Everybody, this node included.
     pub members: Vec<NodeId>,
     /// How many of them are replicas of a shard; `None`: all. In the product it is all.
@@ -118,14 +118,14 @@ pub enum Input {
     /// The payload of one frame, see [`crate::frame_payload`].
     Frame { from: NodeId, bytes: Bytes },
     /// A connection to this peer stands.
-    PeerUp { node: NodeId, incarnation: Incarnation, loss: Loss },
+    PeerUp { node: NodeId, incarnation: Incarnation, amnesia: AmnesiaCount },
     /// The connection to this peer ended. Messages sent on it may be lost.
     PeerReset { node: NodeId },
     /// The pace at which this peer takes messages changed.
     PeerPace { node: NodeId, pace: Pace },
-    /// This node's loss was durably raised, as asked for by [`Outputs::raise_loss`]. Told to all
-    /// workers of the node.
-    Loss { loss: Loss },
+    /// This node's amnesia count was durably raised, as asked for by [`Outputs::raise_amnesia`].
+    /// Told to all workers of the node.
+    Amnesia { amnesia: AmnesiaCount },
 }
 
 /// Requests and results of a worker. [`Worker::turn`] appends; the caller takes out.
@@ -135,14 +135,14 @@ pub struct Outputs {
     /// Replies to local reads, valid before the given time on the clock of `now`. Afterwards the
     /// answer is [`Outcome::NoQuorum`].
     pub lease_reads: Vec<(Tag, Outcome, Nanos)>,
-    /// In order per peer. One per peer and turn, but more where it would grow too long or the loss
-    /// was just raised.
+    /// In order per peer. One per peer and turn, but more where it would grow too long or the
+    /// amnesia count was just raised.
     pub frames: Vec<(NodeId, Vec<u8>)>,
     /// Parts of frames for another worker of this node: the peer runs another number of workers.
     pub misrouted: Vec<(usize, NodeId, Bytes)>,
-    /// Registers were found forgotten. Raise the loss durably by one, then pass it to all workers
-    /// in [`Input::Loss`]. Until then this worker sends no message and no reply.
-    pub raise_loss: bool,
+    /// Registers were found forgotten. Raise the amnesia count durably by one, then pass it to all
+    /// workers in [`Input::Amnesia`]. Until then this worker sends no message and no reply.
+    pub raise_amnesia: bool,
     /// Have the node's [`Keeper`](crate::uptime::Keeper) check, and turn all workers once it has
     /// saved. A worker may hold its messages and replies until then.
     pub uptimes_changed: bool,
@@ -413,7 +413,7 @@ fn shared(
     update: Arc<dyn Update>,
     now: Nanos,
 ) -> Shared {
-    let peers = Peers::new(config.me, config.incarnation, config.loss, &config.members);
+    let peers = Peers::new(config.me, config.incarnation, config.amnesia, &config.members);
     let replicas = config.replicas.unwrap_or(config.members.len());
     let sets = ReplicaSets::spread(EPOCH, config.me, &config.members, replicas);
     Shared {
@@ -433,7 +433,7 @@ fn shared(
         lease_reads: Vec::new(),
         suspects: Vec::new(),
         warnings: Vec::new(),
-        hold: LossHold::default(),
+        hold: AmnesiaHold::default(),
         scans: Vec::new(),
         scan_next: 1,
         census_wanted: true,

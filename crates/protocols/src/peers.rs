@@ -1,7 +1,7 @@
 //! The state of each node of the cluster as this node knows it now, with its amnesia count.
 
 use types::limits::MEMBERS_MAX;
-use types::{Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Incarnation, NodeId};
 
 /// How a node keeps up with the messages for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -19,8 +19,8 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     pub node: NodeId,
-    /// Highest loss known: acknowledgements from before it are void.
-    pub loss: Loss,
+    /// Highest amnesia count known: acknowledgements from before it are void.
+    pub amnesia: AmnesiaCount,
     /// Highest incarnation known.
     pub incarnation: Incarnation,
     /// A connection stands and the peer is not suspected. A hint, never an argument.
@@ -54,10 +54,15 @@ impl Peers {
     /// # Panics
     /// If `nodes` does not hold `me`, holds a node twice, or more than [`MEMBERS_MAX`].
     #[must_use]
-    pub fn new(me: NodeId, incarnation: Incarnation, loss: Loss, nodes: &[NodeId]) -> Peers {
+    pub fn new(
+        me: NodeId,
+        incarnation: Incarnation,
+        amnesia: AmnesiaCount,
+        nodes: &[NodeId],
+    ) -> Peers {
         let unknown = |node| Member {
             node,
-            loss: Loss(0),
+            amnesia: AmnesiaCount(0),
             incarnation: Incarnation(0),
             up: false,
             pace: Pace::Steady,
@@ -68,7 +73,7 @@ impl Peers {
         assert!(nodes.windows(2).all(|pair| pair[0].node != pair[1].node), "a node twice");
         let own = nodes.iter_mut().find(|member| member.node == me);
         let own = own.expect("a node knows itself");
-        *own = Member { node: me, loss, incarnation, up: true, pace: Pace::Steady };
+        *own = Member { node: me, amnesia, incarnation, up: true, pace: Pace::Steady };
         Peers { me, nodes }
     }
 
@@ -115,12 +120,12 @@ impl Peers {
         near.or_else(|| self.get(node)).expect("a replica is a node of the cluster")
     }
 
-    /// Merges the facts of a frame. True if a loss grew: acknowledgements count anew.
-    pub fn learn(&mut self, node: NodeId, incarnation: Incarnation, loss: Loss) -> bool {
+    /// Merges the facts of a frame. True if an amnesia count grew: acknowledgements count anew.
+    pub fn learn(&mut self, node: NodeId, incarnation: Incarnation, amnesia: AmnesiaCount) -> bool {
         let Some(member) = self.get_mut(node) else { return false };
         member.incarnation = member.incarnation.max(incarnation);
-        let grew = loss > member.loss;
-        member.loss = member.loss.max(loss);
+        let grew = amnesia > member.amnesia;
+        member.amnesia = member.amnesia.max(amnesia);
         grew
     }
 

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::fmt::Debug;
 
 use base::{Millis, Nanos, Prng};
-use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Update, Wire};
+use types::{AmnesiaCount, Command, Incarnation, Key, NodeId, SessionId, Shard, Tag, Update, Wire};
 
 use crate::effects::{Effects, Emit, TimerId, Violation};
 use crate::register_cache::{Metas, RegisterCache, Weight};
@@ -163,7 +163,7 @@ impl Env {
 pub struct Peer {
     pub node: NodeId,
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
 }
 
 /// A client's command on one key.

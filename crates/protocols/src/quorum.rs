@@ -1,16 +1,16 @@
-//! Acknowledgements by place in a replica set, each with the loss that it was given under.
+//! Acknowledgements by place in a replica set, each with the amnesia count it was given under.
 //!
 //! [Michael et al., DISC 2017] An answer stops counting once its sender is known to have lost its
 //! memory since. A tally is therefore counted against the peers at the moment of the decision.
 
 use types::limits::MEMBERS_MAX;
-use types::{Loss, NodeId};
+use types::{AmnesiaCount, NodeId};
 
 use crate::mutation::{self, Mutation};
 use crate::peers::Peers;
 use crate::replicas::{MemberIndex, Places, ReplicaSet, Replicas, place};
 
-/// The replicas that have answered, and under which loss.
+/// The replicas that have answered, and under which amnesia count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Loss plus one by place; zero: no answer.
@@ -18,25 +18,25 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Records an answer; a newer loss replaces an older one. True when it is new.
-    pub fn add(&mut self, replicas: Replicas<'_>, node: NodeId, loss: Loss) -> bool {
+    /// Records an answer; a newer amnesia count replaces an older one. True when it is new.
+    pub fn add(&mut self, replicas: Replicas<'_>, node: NodeId, amnesia: AmnesiaCount) -> bool {
         let Some(index) = replicas.index(node) else { return false };
-        let is_new = self.answers[index] < loss.0 + 1;
+        let is_new = self.answers[index] < amnesia.0 + 1;
         if !is_new && mutation::is(Mutation::AnswerCountedTwice) {
             let given = self.places(replicas.set, replicas.peers);
             let silent = (0..replicas.len()).find(|&index| given & place(index) == 0);
             if let Some(silent) = silent {
-                self.answers[silent] = replicas.at(silent).loss.0 + 1;
+                self.answers[silent] = replicas.at(silent).amnesia.0 + 1;
             }
         }
-        self.answers[index] = self.answers[index].max(loss.0 + 1);
+        self.answers[index] = self.answers[index].max(amnesia.0 + 1);
         is_new
     }
 
-    /// True when the answer at this place was given under this loss.
+    /// True when the answer at this place was given under this amnesia count.
     #[must_use]
-    pub fn is_from(&self, index: MemberIndex, loss: Loss) -> bool {
-        self.answers[index] == loss.0 + 1
+    pub fn is_from(&self, index: MemberIndex, amnesia: AmnesiaCount) -> bool {
+        self.answers[index] == amnesia.0 + 1
     }
 
     /// Forgets a replica's answer.
@@ -49,18 +49,18 @@ impl Tally {
     /// True when the node's answer counts now.
     #[must_use]
     pub fn has(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
-        let counts = |index| self.counts(index, replicas.at(index).loss);
+        let counts = |index| self.counts(index, replicas.at(index).amnesia);
         replicas.index(node).is_some_and(counts)
     }
 
     /// The places whose answers count now.
     #[must_use]
     pub fn places(&self, set: &ReplicaSet, peers: &Peers) -> Places {
-        let counted = |index| self.counts(index, Replicas { set, peers }.at(index).loss);
+        let counted = |index| self.counts(index, Replicas { set, peers }.at(index).amnesia);
         (0..set.nodes().len()).filter(|&index| counted(index)).fold(0, |set, it| set | place(it))
     }
 
-    fn counts(&self, index: MemberIndex, known: Loss) -> bool {
+    fn counts(&self, index: MemberIndex, known: AmnesiaCount) -> bool {
         let answered = self.answers[index];
         answered > known.0 || (answered > 0 && mutation::is(Mutation::NoCrashVector))
     }
@@ -92,33 +92,35 @@ impl Replicas<'_> {
     }
 }
 
-/// The highest proposal of one ballot that each replica has acknowledged, and under which loss.
+/// The highest proposal of one ballot that each replica has acknowledged, and under which amnesia
+/// count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acks {
-    by_place: [(u32, Loss); MEMBERS_MAX],
+    by_place: [(u32, AmnesiaCount); MEMBERS_MAX],
 }
 
 impl Acks {
-    /// Records an acknowledgement of all proposals up to `k`. A newer loss voids older ones.
-    pub fn add(&mut self, index: MemberIndex, k: u32, loss: Loss) {
+    /// Records an acknowledgement of all proposals up to `k`. A newer amnesia count voids older
+    /// ones.
+    pub fn add(&mut self, index: MemberIndex, k: u32, amnesia: AmnesiaCount) {
         let ack = &mut self.by_place[index];
-        if loss > ack.1 {
-            *ack = (k, loss);
-        } else if loss == ack.1 {
+        if amnesia > ack.1 {
+            *ack = (k, amnesia);
+        } else if amnesia == ack.1 {
             ack.0 = ack.0.max(k);
         }
     }
 
     /// Replaces the acknowledgement at a place.
-    pub fn set(&mut self, index: MemberIndex, k: u32, loss: Loss) {
-        self.by_place[index] = (k, loss);
+    pub fn set(&mut self, index: MemberIndex, k: u32, amnesia: AmnesiaCount) {
+        self.by_place[index] = (k, amnesia);
     }
 
     /// The highest proposal acknowledged at a place, if that counts now; else zero.
     #[must_use]
     pub fn at(&self, replicas: Replicas<'_>, index: MemberIndex) -> u32 {
-        let (k, loss) = self.by_place[index];
-        if loss < replicas.at(index).loss { 0 } else { k }
+        let (k, amnesia) = self.by_place[index];
+        if amnesia < replicas.at(index).amnesia { 0 } else { k }
     }
 
     /// The places that have acknowledged proposal `k`, or a later one, in answers that count now.
@@ -135,8 +137,8 @@ impl Acks {
 
     fn places(&self, replicas: Replicas<'_>, is: impl Fn(u32) -> bool) -> Places {
         let members = replicas.members().zip(&self.by_place).enumerate();
-        let acked = members.filter(|(_, (member, (k, loss)))| {
-            is(*k) && (*loss >= member.loss || mutation::is(Mutation::NoCrashVector))
+        let acked = members.filter(|(_, (member, (k, amnesia)))| {
+            is(*k) && (*amnesia >= member.amnesia || mutation::is(Mutation::NoCrashVector))
         });
         let acked = acked.fold(0, |set, (index, _)| set | place(index));
         match mutation::is(Mutation::OutsideCounts) && !replicas.set.has_me() {
@@ -155,7 +157,7 @@ mod tests {
 
     fn three() -> (ReplicaSet, Peers) {
         let ids = [NodeId(1), NodeId(2), NodeId(3)];
-        let peers = Peers::new(NodeId(1), Incarnation(1), Loss(1), &ids);
+        let peers = Peers::new(NodeId(1), Incarnation(1), AmnesiaCount(1), &ids);
         (ReplicaSet::new(Epoch(1), NodeId(1), &ids), peers)
     }
 
@@ -164,10 +166,10 @@ mod tests {
         let (set, peers) = three();
         let replicas = Replicas { set: &set, peers: &peers };
         let mut tally = Tally::default();
-        assert!(tally.add(replicas, NodeId(2), Loss(1)));
-        assert!(!tally.add(replicas, NodeId(2), Loss(1)));
+        assert!(tally.add(replicas, NodeId(2), AmnesiaCount(1)));
+        assert!(!tally.add(replicas, NodeId(2), AmnesiaCount(1)));
         assert!(!replicas.is_quorum(&tally));
-        assert!(tally.add(replicas, NodeId(3), Loss(4)));
+        assert!(tally.add(replicas, NodeId(3), AmnesiaCount(4)));
         assert!(replicas.is_quorum(&tally));
         assert!(!replicas.is_all(&tally));
     }
@@ -176,12 +178,12 @@ mod tests {
     fn answer_is_void_after_its_sender_lost_memory() {
         let (set, mut peers) = three();
         let mut tally = Tally::default();
-        tally.add(Replicas { set: &set, peers: &peers }, NodeId(1), Loss(1));
-        tally.add(Replicas { set: &set, peers: &peers }, NodeId(2), Loss(1));
+        tally.add(Replicas { set: &set, peers: &peers }, NodeId(1), AmnesiaCount(1));
+        tally.add(Replicas { set: &set, peers: &peers }, NodeId(2), AmnesiaCount(1));
         assert!(set.is_quorum(&tally, &peers));
-        assert!(peers.learn(NodeId(2), Incarnation(2), Loss(2)));
+        assert!(peers.learn(NodeId(2), Incarnation(2), AmnesiaCount(2)));
         assert!(!set.is_quorum(&tally, &peers));
-        assert!(tally.add(Replicas { set: &set, peers: &peers }, NodeId(2), Loss(2)));
+        assert!(tally.add(Replicas { set: &set, peers: &peers }, NodeId(2), AmnesiaCount(2)));
         assert!(set.is_quorum(&tally, &peers));
     }
 
@@ -189,29 +191,29 @@ mod tests {
     fn strangers_do_not_count() {
         let (set, peers) = three();
         let mut tally = Tally::default();
-        assert!(!tally.add(Replicas { set: &set, peers: &peers }, NodeId(9), Loss(1)));
+        assert!(!tally.add(Replicas { set: &set, peers: &peers }, NodeId(9), AmnesiaCount(1)));
         assert_eq!(tally.places(&set, &peers), 0);
     }
 
     #[test]
-    fn newer_loss_voids_earlier_acks() {
+    fn newer_amnesia_voids_earlier_acks() {
         let (set, mut peers) = three();
         let mut acks = Acks::default();
-        acks.add(0, 3, Loss(1));
-        acks.add(1, 5, Loss(1));
-        acks.add(1, 4, Loss(1));
+        acks.add(0, 3, AmnesiaCount(1));
+        acks.add(1, 5, AmnesiaCount(1));
+        acks.add(1, 4, AmnesiaCount(1));
         let places = |acks: &Acks, peers: &Peers, k| {
             let replicas = Replicas { set: &set, peers };
             (acks.at_least(replicas, k), acks.exactly(replicas, k))
         };
         assert_eq!(places(&acks, &peers, 3), (0b011, 0b001));
-        peers.learn(NodeId(2), Incarnation(2), Loss(2));
+        peers.learn(NodeId(2), Incarnation(2), AmnesiaCount(2));
         assert_eq!(places(&acks, &peers, 3), (0b001, 0b001));
-        acks.add(1, 9, Loss(1));
+        acks.add(1, 9, AmnesiaCount(1));
         assert_eq!(places(&acks, &peers, 3).0, 0b001, "given before the loss");
-        acks.add(1, 2, Loss(2));
+        acks.add(1, 2, AmnesiaCount(2));
         assert_eq!(places(&acks, &peers, 2).0, 0b011);
-        acks.add(1, 7, Loss(1));
+        acks.add(1, 7, AmnesiaCount(1));
         assert_eq!(places(&acks, &peers, 3).0, 0b001, "an old answer that came late");
     }
 }

@@ -266,7 +266,7 @@ impl<'a> Replicas<'a> {
 #[cfg(test)]
 mod tests {
     use base::Prng;
-    use types::{Incarnation, Loss};
+    use types::{AmnesiaCount, Incarnation};
 
     use super::*;
     use crate::quorum::Tally;
@@ -277,12 +277,12 @@ mod tests {
 
     fn peers(me: u16, count: u16) -> Peers {
         let all: Vec<u16> = (1..=count).collect();
-        Peers::new(NodeId(me), Incarnation(1), Loss(1), &nodes(&all))
+        Peers::new(NodeId(me), Incarnation(1), AmnesiaCount(1), &nodes(&all))
     }
 
     fn tally(replicas: Replicas<'_>, ids: &[u16]) -> Tally {
         let mut tally = Tally::default();
-        ids.iter().for_each(|&id| _ = tally.add(replicas, NodeId(id), Loss(1)));
+        ids.iter().for_each(|&id| _ = tally.add(replicas, NodeId(id), AmnesiaCount(1)));
         tally
     }
 
@@ -317,8 +317,8 @@ mod tests {
         assert!(replicas.member(NodeId(1)).is_none());
         let mut acks = tally(replicas, &[1, 3, 4]);
         assert!(!set.is_quorum(&acks, &peers));
-        assert!(!acks.add(replicas, NodeId(1), Loss(9)));
-        assert!(acks.add(replicas, NodeId(5), Loss(1)));
+        assert!(!acks.add(replicas, NodeId(1), AmnesiaCount(9)));
+        assert!(acks.add(replicas, NodeId(5), AmnesiaCount(1)));
         assert!(set.is_quorum(&acks, &peers));
         assert!(!acks.has(replicas, NodeId(1)));
     }
@@ -403,14 +403,14 @@ mod tests {
             let (mut tally, mut given, mut known) = (Tally::default(), [0; 10], [0; 10]);
             known[1] = 1;
             for _ in 0..40 {
-                let (id, loss) = (1 + rng.next_u64() % 9, 1 + (rng.next_u64() % 3) as u32);
+                let (id, amnesia) = (1 + rng.next_u64() % 9, 1 + (rng.next_u64() % 3) as u32);
                 let node = NodeId(id as u16);
                 if rng.next_u64().is_multiple_of(3) {
-                    peers.learn(node, Incarnation(1), Loss(loss));
-                    known[id as usize] = loss.max(known[id as usize]);
+                    peers.learn(node, Incarnation(1), AmnesiaCount(amnesia));
+                    known[id as usize] = amnesia.max(known[id as usize]);
                 } else {
-                    tally.add(Replicas { set: &set, peers: &peers }, node, Loss(loss));
-                    given[id as usize] = loss.max(given[id as usize]);
+                    tally.add(Replicas { set: &set, peers: &peers }, node, AmnesiaCount(amnesia));
+                    given[id as usize] = amnesia.max(given[id as usize]);
                 }
                 let counts = |node: &&NodeId| {
                     let id = usize::from(node.0);

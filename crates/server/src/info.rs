@@ -131,7 +131,7 @@ fn palimpsest(text: &mut String, session: &Session, status: &NodeStatus, cx: &Se
     line(text, format_args!("ready:{}", u8::from(status.ready)));
     line(text, format_args!("loading:{}", u8::from(status.loading)));
     line(text, format_args!("incarnation:{}", status.incarnation));
-    line(text, format_args!("loss:{}", status.loss));
+    line(text, format_args!("loss:{}", status.amnesia));
     line(text, format_args!("members:{members}"));
     line(text, format_args!("members_up:{up}"));
     line(text, format_args!("quorum:{}", members / 2 + 1));
@@ -147,7 +147,7 @@ fn palimpsest(text: &mut String, session: &Session, status: &NodeStatus, cx: &Se
                 u8::from(member.loading),
                 u8::from(member.refused.is_some()),
                 member.incarnation,
-                member.loss
+                member.amnesia
             ),
         );
     }

@@ -14,7 +14,7 @@ use commands::Interpreter;
 use node::uptime::{Keeper, Scale};
 use node::worker::{DatabaseSpec, Input, Outputs, Worker, WorkerConfig};
 use storage::volatile::{Beginning, VolatileStore};
-use types::{Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag};
+use types::{AmnesiaCount, Command, Database, Incarnation, Key, NodeId, Outcome, SessionId, Tag};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -45,7 +45,7 @@ impl WorkerCluster {
                 workers: 1,
                 me,
                 incarnation: Incarnation(1),
-                loss: Loss(0),
+                amnesia: AmnesiaCount(0),
                 members: members.clone(),
                 replicas: None,
                 seed: u64::from(me.0),
@@ -67,7 +67,8 @@ impl WorkerCluster {
             Worker::new(config, vec![store], &[database], update, now).expect("rmwpaxos exists")
         };
         let others = |me: NodeId| members.iter().copied().filter(move |&node| node != me);
-        let up = |node| Input::PeerUp { node, incarnation: Incarnation(1), loss: Loss(0) };
+        let up =
+            |node| Input::PeerUp { node, incarnation: Incarnation(1), amnesia: AmnesiaCount(0) };
         WorkerCluster {
             workers: members.iter().map(worker).collect(),
             inputs: members.iter().map(|&me| others(me).map(up).collect()).collect(),

@@ -96,7 +96,7 @@ struct ExpectedState {
     cells: BTreeMap<(Database, Key), PlaceHistory>,
     metas: BTreeMap<(Database, Shard), PlaceHistory>,
     /// Shards that a worker heard to be forgotten, without a higher loss since.
-    awaiting_loss: BTreeSet<(Database, Shard)>,
+    awaiting_amnesia: BTreeSet<(Database, Shard)>,
     /// Of those, the shards called known in this turn.
     known_early: Vec<Shard>,
     complaint: Option<String>,
@@ -123,7 +123,7 @@ impl ExpectedState {
     }
 
     fn hear_forgotten(&mut self, database: Database, shard: Shard) {
-        self.awaiting_loss.insert((database, shard));
+        self.awaiting_amnesia.insert((database, shard));
         for (_, history) in self.histories().filter(|(of, _)| *of == shard) {
             history.forget();
         }
@@ -161,7 +161,7 @@ impl ReferenceModel {
     /// The process has ended.
     pub fn end(&self) {
         let mut state = self.lock();
-        state.awaiting_loss.clear();
+        state.awaiting_amnesia.clear();
         state.histories().for_each(|(_, history)| history.end());
     }
 
@@ -176,18 +176,18 @@ impl ReferenceModel {
     pub fn end_turn(
         &self,
         (worker, workers): (usize, usize),
-        hears_of_loss: bool,
+        hears_of_amnesia: bool,
         is_replica: impl Fn(Shard) -> bool,
     ) {
         let is_its = |shard: Shard| usize::from(shard.0) % workers == worker;
         let mut state = self.lock();
         for shard in std::mem::take(&mut state.known_early) {
-            if !hears_of_loss || is_replica(shard) {
+            if !hears_of_amnesia || is_replica(shard) {
                 state.complain(format!("{shard:?} is called known, and its loss was not raised"));
             }
         }
-        if hears_of_loss {
-            state.awaiting_loss.retain(|(_, shard)| !is_its(*shard));
+        if hears_of_amnesia {
+            state.awaiting_amnesia.retain(|(_, shard)| !is_its(*shard));
         }
     }
 
@@ -288,7 +288,7 @@ impl Store for CheckedStore {
         let mut state = self.model.lock();
         if forgotten {
             state.hear_forgotten(database, shard);
-        } else if state.awaiting_loss.contains(&(database, shard)) {
+        } else if state.awaiting_amnesia.contains(&(database, shard)) {
             state.known_early.push(shard);
         }
         drop(state);

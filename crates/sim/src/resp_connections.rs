@@ -325,7 +325,7 @@ impl Facts for SimFacts {
             cluster: None,
             level: Some(types::features::HIGHEST),
             incarnation: Default::default(),
-            loss: Default::default(),
+            amnesia: Default::default(),
             members: Vec::new(),
             ready: true,
             limits: node::settings::Agreed::default(),

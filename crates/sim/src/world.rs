@@ -23,7 +23,8 @@ use protocols::{Pace, Stats};
 use storage::Store;
 use storage::identity::SavedClock;
 use types::{
-    Access, Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Update,
+    Access, AmnesiaCount, Command, Database, Incarnation, Key, NodeId, Outcome, SessionId, Tag,
+    Update,
 };
 
 use self::agenda::Agenda;
@@ -132,7 +133,7 @@ struct SimProcess {
     start: u64,
     workers_state: Vec<WorkerState>,
     paused_until: u64,
-    is_loss_rising: bool,
+    is_amnesia_rising: bool,
     uptimes: Keeper,
     /// Clocks that are being saved to the identity.
     saving: Option<Vec<SavedClock>>,
@@ -144,7 +145,7 @@ struct SimProcess {
 struct SimNode {
     id: NodeId,
     incarnation: Incarnation,
-    loss: Loss,
+    amnesia: AmnesiaCount,
     /// The countdown clocks saved in the identity.
     uptimes: Vec<SavedClock>,
     clock: Clock,
@@ -208,7 +209,7 @@ impl World {
             .map(|index| SimNode {
                 id: node_id(index),
                 incarnation: Incarnation(0),
-                loss: Loss(1),
+                amnesia: AmnesiaCount(1),
                 uptimes: Vec::new(),
                 clock: config.clocks[index].clone(),
                 medium: Medium::new(&config.medium, DATABASE, rng.fork()),
@@ -275,8 +276,8 @@ impl World {
 
     /// The node's amnesia count.
     #[must_use]
-    pub fn loss(&self, node: usize) -> Loss {
-        self.nodes[node].loss
+    pub fn amnesia(&self, node: usize) -> AmnesiaCount {
+        self.nodes[node].amnesia
     }
 
     /// A node's clocks: monotonic time, and the time of day.
@@ -320,7 +321,7 @@ impl World {
             }
             PlannedEvent::LossRaised { node, start } => {
                 if self.is_start(node, start) {
-                    self.raise_loss(node);
+                    self.raise_amnesia(node);
                 }
                 Happened::Other
             }

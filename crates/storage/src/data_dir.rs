@@ -1,8 +1,8 @@
 //! A node's data directory: one owner at a time, and the file `node` that says whose it is.
 //!
-//! [`DataDir::open`] looks and changes nothing, so that a directory which belongs to someone else stays as it
-//! was; [`DataDir::start`] durably raises the incarnation and must come before the node says anything. The
-//! media put their own files beside and are not looked at here.
+//! [`DataDir::open`] looks and changes nothing, so that a directory which belongs to someone else
+//! stays as it was; [`DataDir::start`] durably raises the incarnation and must come before the node
+//! says anything. The media put their own files beside and are not looked at here.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use base::Millis;
 use rustix::fs::FlockOperation;
 use types::features::Running;
-use types::{Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Incarnation, NodeId};
 
 use crate::identity::{
     COPY_LEN, Cluster, Durability, FORMAT, Found, Identity, Member, Standing, decode,
@@ -20,7 +20,8 @@ use crate::identity::{
 
 const FILE: &str = "node";
 const FILE_NEW: &str = "node.new";
-// What may lie in a directory that counts as empty: a file system's own, and a first start that was cut off.
+// What may lie in a directory that counts as empty: a file system's own, and a first start that was
+// cut off.
 const IGNORED: [&str; 2] = ["lost+found", FILE_NEW];
 
 /// Why a directory is not used. Nothing in it was changed.
@@ -129,8 +130,8 @@ impl DataDir {
         }
     }
 
-    /// True where one copy of the identity was found damaged. The next start raises incarnation and loss beyond
-    /// whatever it said; the node should say so.
+    /// True where one copy of the identity was found damaged. The next start raises incarnation and
+    /// loss beyond whatever it said; the node should say so.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.identity.as_ref().is_some_and(|saved| saved.is_damaged)
@@ -160,11 +161,12 @@ impl DataDir {
         }
         next = next.next_incarnation().ok_or_else(exhausted)?;
         if durability == Durability::Volatile {
-            next = next.next_loss().ok_or_else(exhausted)?;
+            next = next.next_amnesia().ok_or_else(exhausted)?;
         }
         self.save(next.clone())?;
         if was_damaged {
-            // Both copies, before anything is said: the older one must not stay more than one step behind.
+            // Both copies, before anything is said: the older one must not stay more than one step
+            // behind.
             self.save(next)?;
         }
         Ok(self.known())
@@ -174,14 +176,15 @@ impl DataDir {
     ///
     /// # Errors
     /// `Exhausted`, `Io`.
-    pub fn raise_loss(&mut self) -> Result<Loss, DataDirError> {
-        let next = self.known().clone().next_loss().ok_or(DataDirError::Exhausted(self.node))?;
+    pub fn raise_amnesia(&mut self) -> Result<AmnesiaCount, DataDirError> {
+        let next = self.known().clone().next_amnesia().ok_or(DataDirError::Exhausted(self.node))?;
         self.save(next)?;
-        Ok(self.known().loss)
+        Ok(self.known().amnesia)
     }
 
-    /// Durably joins `cluster` as a node that lost its memory: with counters above any that a former self of it can
-    /// have used, and never counting as new until an update says that it has formed.
+    /// Durably joins `cluster` as a node that lost its memory: with counters above any that a
+    /// former self of it can have used, and never counting as new until an update says that it has
+    /// formed.
     ///
     /// # Errors
     /// `AddressesTooLong`, `Io`, `Poisoned`.
@@ -194,17 +197,17 @@ impl DataDir {
         running: Option<Running>,
         members: &[Member],
         incarnation: Incarnation,
-        loss: Loss,
+        amnesia: AmnesiaCount,
     ) -> Result<(), DataDirError> {
         let known = self.known();
-        assert!(incarnation >= known.incarnation && loss >= known.loss, "counters only grow");
+        assert!(incarnation >= known.incarnation && amnesia >= known.amnesia, "counters only grow");
         let next = Identity {
             standing: Standing::Uncertain,
             cluster: Some(cluster),
             running,
             members: members.to_vec(),
             incarnation,
-            loss,
+            amnesia,
             ..known.clone()
         };
         // Both copies: the older one must not stay more than one step behind.
@@ -224,7 +227,8 @@ impl DataDir {
         let before = self.known();
         let mut next = before.clone();
         change(&mut next);
-        let fixed = |it: &Identity| (it.node, it.binding, it.incarnation, it.loss, it.durability);
+        let fixed =
+            |it: &Identity| (it.node, it.binding, it.incarnation, it.amnesia, it.durability);
         assert_eq!(fixed(before), fixed(&next), "an update must leave these alone");
         if next == *before && !self.is_poisoned {
             return Ok(());
@@ -251,7 +255,8 @@ impl DataDir {
         }
         let saved = self.identity.as_mut().expect("a directory is started before it is saved");
         let result = saved.write(&self.path, identity);
-        // A failed flush may have dropped the pages that it did not write: its copy cannot be believed.
+        // A failed flush may have dropped the pages that it did not write: its copy cannot be
+        // believed.
         self.is_poisoned = matches!(result, Err(DataDirError::Io { .. }));
         result
     }
@@ -277,11 +282,12 @@ pub fn owner(path: &Path) -> Result<Option<NodeId>, DataDirError> {
     Ok(read(path, false)?.map(|saved| saved.identity.node))
 }
 
-/// Wipes what node `node` knows, for an operator who says so: every file beside `node` is removed, the loss is
-/// raised, and the directory counts as empty again. Subdirectories are left alone.
+/// Wipes what node `node` knows, for an operator who says so: every file beside `node` is removed,
+/// the loss is raised, and the directory counts as empty again. Subdirectories are left alone.
 ///
-/// Where both copies of the identity are damaged the counters are unknown. They restart at the number of
-/// minutes from 2026 to `now_unix`: above those of a node that did not start, on average, once a minute.
+/// Where both copies of the identity are damaged the counters are unknown. They restart at the
+/// number of minutes from 2026 to `now_unix`: above those of a node that did not start, on average,
+/// once a minute.
 ///
 /// # Errors
 /// `Busy`, `WrongNode`, `UnknownFormat`, `NotOurs`, `Exhausted`, `Io`.
@@ -306,7 +312,7 @@ pub fn reset(path: &Path, node: NodeId, now_unix: Millis) -> Result<(), DataDirE
     };
     let identity = Some(saved);
     let mut dir = DataDir { path: path.to_owned(), node, directory, identity, is_poisoned: false };
-    let lost = lost.next_loss().ok_or_else(exhausted)?;
+    let lost = lost.next_amnesia().ok_or_else(exhausted)?;
     let blank = Identity {
         cluster: None,
         running: None,
@@ -332,7 +338,7 @@ fn beyond_memory(node: NodeId, now_unix: Millis) -> Option<Identity> {
     Some(Identity {
         standing: Standing::Wiping,
         incarnation: Incarnation(counter),
-        loss: Loss(counter),
+        amnesia: AmnesiaCount(counter),
         ..unknown
     })
 }

@@ -1,12 +1,12 @@
 //! Who a node is: the few facts that must survive every restart, and their bytes.
 //!
-//! Two copies of 4 KiB each carry a sequence and a checksum bound to their place, and are written in turn, so
-//! that a torn write never loses both. This module is the codec and the rule of which copy counts; it opens no
-//! file (see `data_dir`) and decides nothing about clusters.
+//! Two copies of 4 KiB each carry a sequence and a checksum bound to their place, and are written
+//! in turn, so that a torn write never loses both. This module is the codec and the rule of which
+//! copy counts; it opens no file (see `data_dir`) and decides nothing about clusters.
 //!
-//! Every write raises a counter by at most one, or is written to both copies before anything is said. Hence a
-//! copy that has outlived a damaged one is behind by at most one, and [`Identity::after_damage`] is above
-//! whatever the damaged copy may have said.
+//! Every write raises a counter by at most one, or is written to both copies before anything is
+//! said. Hence a copy that has outlived a damaged one is behind by at most one, and
+//! [`Identity::after_damage`] is above whatever the damaged copy may have said.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use types::features::Running;
 use types::limits::{DATABASES, MEMBERS_MAX};
 use types::positions::SECRET_LEN;
 use types::wire::put_blob;
-use types::{Incarnation, Loss, Malformed, NodeId, Reader, Wire as _};
+use types::{AmnesiaCount, Incarnation, Malformed, NodeId, Reader, Wire as _};
 
 /// Bytes of one copy.
 pub const COPY_LEN: usize = 4096;
@@ -63,7 +63,8 @@ pub enum Standing {
     Unformed,
     /// It belongs to the cluster named beside.
     Formed,
-    /// A damaged copy may have said that it belongs to one: it never counts as new and recovers first.
+    /// A damaged copy may have said that it belongs to one: it never counts as new and recovers
+    /// first.
     Uncertain,
     /// A reset began and has not finished: nothing here may be used.
     Wiping,
@@ -77,7 +78,7 @@ pub struct Member {
     pub peer_listen: String,
     /// The highest counters of it that this node has noted: what it said before them is void.
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
     /// The limits that it announced last; none before the first announcement.
     pub limits: Option<Limits>,
 }
@@ -124,15 +125,16 @@ pub struct Identity {
     pub durability: Durability,
     /// This start of the process. No two starts that said anything share one.
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
     /// The clocks on which times to live are counted.
     pub clocks: Vec<SavedClock>,
-    /// The last start that stopped in order: it saved the clocks when nothing could count on them any more.
+    /// The last start that stopped in order: it saved the clocks when nothing could count on them
+    /// any more.
     pub stopped: Incarnation,
     /// Sorted by index; empty until the first start has saved them.
     pub databases: Vec<DatabaseSetting>,
-    /// Drawn when the directory is created or reset. Media bind their checksums to it, so that a file of
-    /// another node, or from before a reset, does not verify.
+    /// Drawn when the directory is created or reset. Media bind their checksums to it, so that a
+    /// file of another node, or from before a reset, does not verify.
     pub binding: u64,
 }
 
@@ -172,7 +174,7 @@ impl Identity {
             members: Vec::new(),
             durability,
             incarnation: Incarnation(0),
-            loss: Loss(0),
+            amnesia: AmnesiaCount(0),
             clocks: Vec::new(),
             stopped: Incarnation(0),
             databases: Vec::new(),
@@ -180,12 +182,12 @@ impl Identity {
         }
     }
 
-    /// What may be said after the other copy was found damaged: above anything that one can have said.
-    /// `None` when a counter is exhausted.
+    /// What may be said after the other copy was found damaged: above anything that one can have
+    /// said. `None` when a counter is exhausted.
     #[must_use]
     pub fn after_damage(mut self) -> Option<Identity> {
         self.incarnation = raised(self.incarnation.0, DAMAGE_STEP).map(Incarnation)?;
-        self.loss = raised(self.loss.0, DAMAGE_STEP).map(Loss)?;
+        self.amnesia = raised(self.amnesia.0, DAMAGE_STEP).map(AmnesiaCount)?;
         if self.standing == Standing::Unformed {
             self.standing = Standing::Uncertain;
         }
@@ -199,10 +201,10 @@ impl Identity {
         Some(self)
     }
 
-    /// The identity after acceptor state was lost. `None` when the losses are exhausted.
+    /// The identity after acceptor state was lost. `None` when the counter is exhausted.
     #[must_use]
-    pub fn next_loss(mut self) -> Option<Identity> {
-        self.loss = raised(self.loss.0, 1).map(Loss)?;
+    pub fn next_amnesia(mut self) -> Option<Identity> {
+        self.amnesia = raised(self.amnesia.0, 1).map(AmnesiaCount)?;
         Some(self)
     }
 
@@ -223,7 +225,7 @@ impl Identity {
         body.extend_from_slice(&cluster.secret);
         self.running.encode(&mut body);
         body.extend_from_slice(&self.incarnation.0.to_le_bytes());
-        body.extend_from_slice(&self.loss.0.to_le_bytes());
+        body.extend_from_slice(&self.amnesia.0.to_le_bytes());
         body.extend_from_slice(&self.binding.to_le_bytes());
         assert!(self.clocks.len() <= CLOCKS_MAX, "{} clocks", self.clocks.len());
         body.extend_from_slice(&self.stopped.0.to_le_bytes());
@@ -241,7 +243,7 @@ impl Identity {
             put_blob(&mut body, member.listen.as_bytes());
             put_blob(&mut body, member.peer_listen.as_bytes());
             body.extend_from_slice(&member.incarnation.0.to_le_bytes());
-            body.extend_from_slice(&member.loss.0.to_le_bytes());
+            body.extend_from_slice(&member.amnesia.0.to_le_bytes());
             put_limits(&mut body, member.limits);
         }
         assert!(self.databases.len() <= DATABASES, "{} databases", self.databases.len());
@@ -271,7 +273,7 @@ fn put_limits(body: &mut Vec<u8>, limits: Option<Limits>) {
 
 fn raised(counter: u32, step: u32) -> Option<u32> {
     let max = Incarnation::MAX.0;
-    const { assert!(Incarnation::MAX.0 == Loss::MAX.0) };
+    const { assert!(Incarnation::MAX.0 == AmnesiaCount::MAX.0) };
     counter.checked_add(step).filter(|&next| next <= max)
 }
 
@@ -328,7 +330,7 @@ fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> 
         running,
         durability,
         incarnation: Incarnation(reader.u32()?),
-        loss: Loss(reader.u32()?),
+        amnesia: AmnesiaCount(reader.u32()?),
         binding: reader.u64()?,
         stopped: Incarnation(reader.u32()?),
         clocks: decode_clocks(reader)?,
@@ -337,7 +339,10 @@ fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> 
     };
     let is_member = identity.standing == Standing::Formed;
     let is_consistent = !is_member || identity.running.is_some();
-    if identity.incarnation > Incarnation::MAX || identity.loss > Loss::MAX || !is_consistent {
+    if identity.incarnation > Incarnation::MAX
+        || identity.amnesia > AmnesiaCount::MAX
+        || !is_consistent
+    {
         return Err(Malformed);
     }
     Ok((sequence, identity))
@@ -370,7 +375,7 @@ fn decode_members(reader: &mut Reader<'_>) -> Result<Vec<Member>, Malformed> {
             listen: address(reader)?,
             peer_listen: address(reader)?,
             incarnation: Incarnation(reader.u32()?),
-            loss: Loss(reader.u32()?),
+            amnesia: AmnesiaCount(reader.u32()?),
             limits: decode_limits(reader)?,
         })
     };
@@ -426,7 +431,7 @@ mod tests {
             listen: format!("10.0.0.{node}:6379"),
             peer_listen: format!("10.0.0.{node}:16379"),
             incarnation: Incarnation(3),
-            loss: Loss(u32::from(node)),
+            amnesia: AmnesiaCount(u32::from(node)),
             limits: (node != 3)
                 .then_some(Limits { max_value_size: 1 << 20, once_window: Millis(600_000) }),
         };
@@ -446,7 +451,7 @@ mod tests {
             running: Some(Running { level: FeatureLevel(3), pledged: FeatureLevel(4) }),
             members: vec![member(1), member(2), member(3)],
             incarnation: Incarnation(41),
-            loss: Loss(7),
+            amnesia: AmnesiaCount(7),
             clocks: vec![SavedClock { shown: Millis(123_456), until: Millis(123_999) }],
             stopped: Incarnation(40),
             databases: (0..16).map(database).collect(),

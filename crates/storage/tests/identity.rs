@@ -10,7 +10,7 @@ use storage::data_dir::{DataDir, DataDirError, reset};
 use storage::identity::{COPY_LEN, Cluster, Durability, FORMAT, Member, SavedClock, Standing};
 use types::features::{FeatureLevel, Running};
 use types::positions::SECRET_LEN;
-use types::{Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Incarnation, NodeId};
 
 const NODE: NodeId = NodeId(7);
 
@@ -57,14 +57,14 @@ fn members() -> Vec<Member> {
         listen: listen(6379),
         peer_listen: listen(16379),
         incarnation: Incarnation(0),
-        loss: Loss(0),
+        amnesia: AmnesiaCount(0),
         limits: None,
     }]
 }
 
 fn counters(dir: &DataDir) -> (u32, u32) {
     let identity = dir.identity().expect("it was started");
-    (identity.incarnation.0, identity.loss.0)
+    (identity.incarnation.0, identity.amnesia.0)
 }
 
 fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
@@ -115,12 +115,12 @@ fn what_was_saved_is_there_after_a_restart() {
     join(&mut dir, 42);
     let clock = SavedClock { shown: Millis(5_000), until: Millis(6_000) };
     dir.update(|identity| identity.clocks = vec![clock]).expect("it saves");
-    assert_eq!(dir.raise_loss().expect("it saves"), Loss(1));
+    assert_eq!(dir.raise_amnesia().expect("it saves"), AmnesiaCount(1));
     drop(dir);
     let dir = scratch.open().expect("it is ours");
     let identity = dir.identity().expect("it was saved");
     assert_eq!((identity.cluster, identity.standing), (Some(cluster(42)), Standing::Formed));
-    assert_eq!((&identity.clocks[..], identity.loss), (&[clock][..], Loss(1)));
+    assert_eq!((&identity.clocks[..], identity.amnesia), (&[clock][..], AmnesiaCount(1)));
     assert_eq!(identity.members, members());
     assert!(!dir.is_empty());
 }
@@ -177,7 +177,7 @@ fn a_volatile_node_that_ran_before_has_lost_its_state() {
     for losses in 0..3 {
         let mut dir = scratch.open().expect("it is ours");
         let identity = dir.start(Durability::Volatile).expect("it starts");
-        assert_eq!(identity.loss, Loss(losses));
+        assert_eq!(identity.amnesia, AmnesiaCount(losses));
     }
 }
 
@@ -207,7 +207,7 @@ fn a_reset_forgets_all_but_the_node_and_its_losses() {
     let after = dir.identity().expect("started");
     assert!(dir.is_empty() && !scratch.0.join("pmem").exists());
     assert_eq!((after.cluster, after.members.len()), (None, 0));
-    assert_eq!(after.loss, Loss(before.loss.0 + 1));
+    assert_eq!(after.amnesia, AmnesiaCount(before.amnesia.0 + 1));
     assert_eq!(after.incarnation, Incarnation(before.incarnation.0 + 1));
     assert_ne!(after.binding, before.binding);
 }
@@ -230,7 +230,8 @@ fn a_reset_that_was_cut_off_must_be_repeated() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever one damaged copy said, the next start is beyond it, and the node never counts as new.
+    /// Whatever one damaged copy said, the next start is beyond it, and the node never counts as
+    /// new.
     #[test]
     fn one_damaged_copy_never_brings_a_counter_back(
         saves in 0_u32..5,
@@ -239,7 +240,7 @@ proptest! {
         let scratch = Scratch::new();
         let mut dir = scratch.start();
         for _ in 0..saves {
-            dir.raise_loss().expect("it saves");
+            dir.raise_amnesia().expect("it saves");
         }
         let mut said = counters(&dir);
         drop(dir);
@@ -281,13 +282,13 @@ fn a_node_that_rejoins_above_its_former_self_is_uncertain_until_it_has_formed() 
     let mut first = scratch.start();
     let running = Some(Running::at(FeatureLevel(2)));
     first
-        .rejoin(cluster(7), running, &members(), Incarnation(4096), Loss(8192))
+        .rejoin(cluster(7), running, &members(), Incarnation(4096), AmnesiaCount(8192))
         .expect("it rejoins");
     drop(first);
     let again = scratch.open().expect("its own directory");
     let identity = again.identity().expect("it has one");
     assert_eq!((identity.standing, identity.cluster), (Standing::Uncertain, Some(cluster(7))));
     assert_eq!(identity.running, running);
-    assert_eq!((identity.incarnation, identity.loss), (Incarnation(4096), Loss(8192)));
+    assert_eq!((identity.incarnation, identity.amnesia), (Incarnation(4096), AmnesiaCount(8192)));
     assert!(!again.is_empty());
 }

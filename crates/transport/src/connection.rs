@@ -224,7 +224,8 @@ impl Connection {
     /// Queues a payload.
     ///
     /// # Errors
-    /// [`Reset::Full`] when too much waits already, and [`Reset::TooLong`]; the payload is not queued.
+    /// [`Reset::Full`] when too much waits already, and [`Reset::TooLong`]; the payload is not
+    /// queued.
     ///
     /// # Panics
     /// If the peer has not proven itself.
@@ -358,7 +359,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use types::{Incarnation, Loss, NodeId};
+    use types::{AmnesiaCount, Incarnation, NodeId};
 
     use super::*;
     use crate::handshake::ClusterId;
@@ -369,7 +370,7 @@ mod tests {
         Hello {
             node: NodeId(node),
             incarnation: Incarnation(1),
-            loss: Loss(0),
+            amnesia: AmnesiaCount(0),
             cluster: Some(ClusterId([7; 16])),
             channel: 0,
             workers: 1,

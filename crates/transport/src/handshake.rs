@@ -15,7 +15,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use types::features::{Clash, FeatureLevel, Features, Supported};
 use types::wire::{Malformed, Reader, Wire};
-use types::{Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Incarnation, NodeId};
 
 use crate::frame::{self, Kind};
 
@@ -39,7 +39,7 @@ pub struct ClusterId(pub [u8; 16]);
 pub struct Hello {
     pub node: NodeId,
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
     /// `None` while the node belongs to no cluster.
     pub cluster: Option<ClusterId>,
     /// Which of the links between two nodes this is to be, or [`CHANNEL_CONTROL`].
@@ -234,7 +234,7 @@ impl Wire for Hello {
         out.extend_from_slice(&VERSION_MAX.to_le_bytes());
         out.extend_from_slice(&self.node.0.to_le_bytes());
         out.extend_from_slice(&self.incarnation.0.to_le_bytes());
-        out.extend_from_slice(&self.loss.0.to_le_bytes());
+        out.extend_from_slice(&self.amnesia.0.to_le_bytes());
         out.push(u8::from(self.cluster.is_some()));
         out.extend_from_slice(&self.cluster.map_or([0; 16], |id| id.0));
         out.extend_from_slice(&self.channel.to_le_bytes());
@@ -248,7 +248,7 @@ impl Wire for Hello {
         let (_min, _max) = (reader.u16()?, reader.u16()?);
         let node = NodeId(reader.u16()?);
         let incarnation = Incarnation(reader.u32()?);
-        let loss = Loss(reader.u32()?);
+        let amnesia = AmnesiaCount(reader.u32()?);
         let has_cluster = reader.u8()?;
         let cluster = ClusterId::decode(reader)?;
         let cluster = match has_cluster {
@@ -260,11 +260,20 @@ impl Wire for Hello {
         let features = Features::decode(reader)?;
         let mut nonce = Nonce::default();
         nonce.copy_from_slice(reader.take(32)?);
-        if incarnation > Incarnation::MAX || loss > Loss::MAX || workers == 0 {
+        if incarnation > Incarnation::MAX || amnesia > AmnesiaCount::MAX || workers == 0 {
             return Err(Malformed);
         }
-        let hello =
-            Hello { node, incarnation, loss, cluster, channel, workers, settings, features, nonce };
+        let hello = Hello {
+            node,
+            incarnation,
+            amnesia,
+            cluster,
+            channel,
+            workers,
+            settings,
+            features,
+            nonce,
+        };
         Ok(hello)
     }
 }
@@ -351,7 +360,7 @@ mod tests {
         Hello {
             node: NodeId(node),
             incarnation: Incarnation(1),
-            loss: Loss(0),
+            amnesia: AmnesiaCount(0),
             cluster: Some(ClusterId([7; 16])),
             channel: 0,
             workers: 2,
@@ -502,8 +511,8 @@ mod tests {
         }
 
         #[test]
-        fn hellos_and_refusals_come_back(node in 1_u16.., loss in 0_u32..1 << 24, channel: u16, min: u16) {
-            let one = Hello { loss: Loss(loss), channel, cluster: None, ..hello(node) };
+        fn hellos_and_refusals_come_back(node in 1_u16.., amnesia in 0_u32..1 << 24, channel: u16, min: u16) {
+            let one = Hello { amnesia: AmnesiaCount(amnesia), channel, cluster: None, ..hello(node) };
             prop_assert_eq!(Hello::from_bytes(&one.to_bytes()), Ok(one));
             let (node, level) = (NodeId(node), FeatureLevel(min));
             let supported = Supported { lowest: FeatureLevel(channel), highest: FeatureLevel(min) };

@@ -36,9 +36,9 @@ id!(
     Incarnation(u32), "i"
 );
 id!(
-    /// How often a node has lost acceptor state. Acknowledgements from before a loss are void. 24
-    /// bits.
-    Loss(u32), "l"
+    /// How often a node has lost acceptor state. Acknowledgements from before an amnesia are void.
+    /// 24 bits.
+    AmnesiaCount(u32), "l"
 );
 id!(
     /// Number of a membership, counted up by reconfiguration. 20 bits.
@@ -88,8 +88,8 @@ impl Incarnation {
     pub const MAX: Incarnation = Incarnation((1 << 24) - 1);
 }
 
-impl Loss {
-    pub const MAX: Loss = Loss((1 << 24) - 1);
+impl AmnesiaCount {
+    pub const MAX: AmnesiaCount = AmnesiaCount((1 << 24) - 1);
 }
 
 impl Epoch {

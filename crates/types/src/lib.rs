@@ -19,7 +19,7 @@ pub mod wire;
 pub use command::{
     Access, Applied, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View,
 };
-pub use id::{Database, Epoch, Incarnation, Loss, NodeId, SessionId, Tag, Ticket};
+pub use id::{AmnesiaCount, Database, Epoch, Incarnation, NodeId, SessionId, Tag, Ticket};
 pub use key::{Key, Shard};
 pub use outcome::{Outcome, Refusal};
 pub use positions::Positions;

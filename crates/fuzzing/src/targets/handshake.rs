@@ -1,10 +1,11 @@
-//! Who is at the other end: two nodes and somebody between them who changes what they say, and knows no secret.
+//! Who is at the other end: two nodes and somebody between them who changes what they say, and
+//! knows no secret.
 
 use base::{Nanos, Prng};
 use transport::connection::{Connection, Happening, KeepAlive};
 use transport::handshake::Handshake;
 use transport::{ClusterId, Hello};
-use types::{Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Incarnation, NodeId};
 
 use super::Target;
 use crate::input::Input;
@@ -45,7 +46,8 @@ fn run(data: &[u8]) {
                     end.is_reset |= end.connection.on_time(now).is_err();
                 }
             }
-            // Later there is nothing secret in a frame: who can put bytes into an open connection can speak for it.
+            // Later there is nothing secret in a frame: who can put bytes into an open connection
+            // can speak for it.
             _ if ends[1 - from].is_proven => {}
             _ => hear(&mut ends, 1 - from, now, input.take(usize::from(op))),
         }
@@ -58,7 +60,7 @@ fn pair(secret: &[u8]) -> [End; 2] {
     let hellos = [1, 2].map(|node: u8| Hello {
         node: NodeId(u16::from(node)),
         incarnation: Incarnation(u32::from(node)),
-        loss: Loss(3),
+        amnesia: AmnesiaCount(3),
         cluster: Some(ClusterId([9; 16])),
         channel: 0,
         workers: 2,

@@ -9,7 +9,7 @@ use storage::identity::{
 };
 use types::features::{FeatureLevel, Running};
 use types::positions::SECRET_LEN;
-use types::{Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Incarnation, NodeId};
 
 use super::Target;
 use super::image::{self, Damage};
@@ -30,7 +30,7 @@ fn written() -> [Identity; 2] {
         listen: format!("10.0.0.{node}:6379"),
         peer_listen: format!("10.0.0.{node}:16379"),
         incarnation: Incarnation(3),
-        loss: Loss(u32::from(node)),
+        amnesia: AmnesiaCount(u32::from(node)),
         limits: None,
     };
     let first = Identity {
@@ -39,7 +39,7 @@ fn written() -> [Identity; 2] {
         running: Some(Running::at(FeatureLevel(1))),
         members: vec![member(1), member(2), member(3)],
         incarnation: Incarnation(41),
-        loss: Loss(7),
+        amnesia: AmnesiaCount(7),
         clocks: vec![SavedClock { shown: Millis(123_456), until: Millis(123_999) }],
         ..Identity::new(NodeId(2), Durability::Disk, 0x5eed)
     };
@@ -76,9 +76,9 @@ fn check_directory(newest: &Identity, file: &[u8], damage: Damage) {
     std::fs::remove_dir_all(&dir).expect("it was made above");
     let Some(Ok(found)) = started else { return };
     if damage != Damage::Forged {
-        let is = (found.incarnation, found.loss);
+        let is = (found.incarnation, found.amnesia);
         assert!(is.0 > newest.incarnation, "{is:?} was said before");
-        assert!(is.1 >= newest.loss, "{is:?} forgets a loss");
+        assert!(is.1 >= newest.amnesia, "{is:?} forgets a loss");
         assert_eq!(
             (found.node, found.cluster, &found.members),
             (newest.node, newest.cluster, &newest.members)

@@ -1,7 +1,7 @@
 //! What one frame between two nodes carries.
 
 use node::frame_payload::{decode, header_len, put_message, write_header};
-use types::{Database, Epoch, Incarnation, Loss, NodeId, Shard};
+use types::{AmnesiaCount, Database, Epoch, Incarnation, NodeId, Shard};
 
 use super::Target;
 
@@ -15,10 +15,10 @@ pub(super) const TARGET: Target = Target {
 
 fn run(data: &[u8]) {
     let Ok((header, head, messages)) = decode(data) else { return };
-    let losses: Vec<(NodeId, Loss)> = header.losses().collect();
+    let losses: Vec<(NodeId, AmnesiaCount)> = header.crash_vector().collect();
     let mut again = vec![0; header_len(losses.len())];
     let (sender, incarnation) = (header.sender, header.incarnation);
-    write_header(&mut again, sender, incarnation, header.loss, header.epoch, losses.into_iter());
+    write_header(&mut again, sender, incarnation, header.amnesia, header.epoch, losses.into_iter());
     assert_eq!(again, head);
     for message in messages.map_while(Result::ok) {
         let before = again.len();
@@ -33,9 +33,10 @@ fn run(data: &[u8]) {
 fn seeds() -> Vec<Vec<u8>> {
     let seed = |others: u16| {
         let mut frame = vec![0; header_len(usize::from(others))];
-        let losses: Vec<(NodeId, Loss)> = (0..others).map(|n| (NodeId(n + 2), Loss(7))).collect();
+        let losses: Vec<(NodeId, AmnesiaCount)> =
+            (0..others).map(|n| (NodeId(n + 2), AmnesiaCount(7))).collect();
         let (me, incarnation) = (NodeId(1), Incarnation(5));
-        write_header(&mut frame, me, incarnation, Loss(2), Epoch(1), losses.into_iter());
+        write_header(&mut frame, me, incarnation, AmnesiaCount(2), Epoch(1), losses.into_iter());
         for number in 0..3 {
             put_message(&mut frame, Database(number), Shard(200 + number), |out| {
                 out.extend(std::iter::repeat_n(number, 10 * usize::from(number)));

@@ -7,7 +7,7 @@ use types::features::Features;
 use types::limits::MEMBERS_MAX;
 use types::positions::SECRET_LEN;
 use types::wire::{Malformed, Reader, Wire, put_blob};
-use types::{Database, Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Database, Incarnation, NodeId};
 
 use super::{Cluster, Counters, Standing, Status};
 use crate::config::MemberAddress;
@@ -53,7 +53,7 @@ impl Wire for Status {
         for (node, counters) in &self.known {
             out.extend_from_slice(&node.0.to_le_bytes());
             out.extend_from_slice(&counters.incarnation.0.to_le_bytes());
-            out.extend_from_slice(&counters.loss.0.to_le_bytes());
+            out.extend_from_slice(&counters.amnesia.0.to_le_bytes());
         }
         out.push(u8::from(self.is_recovering));
         self.databases.encode(out);
@@ -89,11 +89,11 @@ impl Wire for Status {
         })?;
         let known = decode_list(reader, |reader| {
             let node = NodeId(reader.u16()?);
-            let (incarnation, loss) = (Incarnation(reader.u32()?), Loss(reader.u32()?));
-            if incarnation > Incarnation::MAX || loss > Loss::MAX {
+            let (incarnation, amnesia) = (Incarnation(reader.u32()?), AmnesiaCount(reader.u32()?));
+            if incarnation > Incarnation::MAX || amnesia > AmnesiaCount::MAX {
                 return Err(Malformed);
             }
-            Ok((node, Counters { incarnation, loss }))
+            Ok((node, Counters { incarnation, amnesia }))
         })?;
         let is_recovering = match reader.u8()? {
             0 => false,

@@ -68,7 +68,7 @@ proptest! {
         prop_assert!(world.is_one_cluster());
         prop_assert_eq!(world.clusters()[0], cluster);
         for node in world.nodes().into_iter().take(wiped) {
-            prop_assert!(world.machine(node).disk.mine.loss.0 >= JUMP);
+            prop_assert!(world.machine(node).disk.mine.amnesia.0 >= JUMP);
         }
     }
 
@@ -393,7 +393,7 @@ fn an_uncertain_node_rejoins_and_never_forms() {
     world.machine(NodeId(2)).lives.push(Life::default());
     world.heal();
     assert!(world.is_one_cluster());
-    assert!(world.machine(NodeId(2)).disk.mine.loss.0 >= JUMP);
+    assert!(world.machine(NodeId(2)).disk.mine.amnesia.0 >= JUMP);
 }
 
 #[test]

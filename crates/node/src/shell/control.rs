@@ -27,7 +27,7 @@ use protocols::Stats;
 use storage::data_dir::{DataDir, DataDirError};
 use transport::{Acceptor, Network};
 use types::limits::ONCE_TIMEOUT_MAX;
-use types::{Loss, NodeId, Positions, Update, Wire};
+use types::{AmnesiaCount, NodeId, Positions, Update, Wire};
 
 use full_disk::{FullDisk, Write};
 use links::Conn;
@@ -334,7 +334,7 @@ impl Control {
             }
             // The next iteration checks them.
             ControlMail::UptimesChanged => Ok(()),
-            ControlMail::RaiseLoss { worker, at } => self.raise_loss(worker, at),
+            ControlMail::RaiseAmnesia { worker, at } => self.raise_amnesia(worker, at),
             ControlMail::Slow { event_loop, peer, is_slow } => {
                 self.report_slow(event_loop, peer, is_slow);
                 Ok(())
@@ -342,21 +342,21 @@ impl Control {
         }
     }
 
-    fn raise_loss(&mut self, worker: usize, at: Loss) -> Result<(), String> {
-        let current = self.formation.durable().mine.loss;
+    fn raise_amnesia(&mut self, worker: usize, at: AmnesiaCount) -> Result<(), String> {
+        let current = self.formation.durable().mine.amnesia;
         if current > at {
             // Another worker asked for it as well.
-            self.node_status.workers[worker].send(Mail::Loss(current));
+            self.node_status.workers[worker].send(Mail::Amnesia(current));
             return Ok(());
         }
-        let loss = self.dir.raise_loss().map_err(|error| error.to_string())?;
-        self.report_loss(
+        let amnesia = self.dir.raise_amnesia().map_err(|error| error.to_string())?;
+        self.report_amnesia(
             "recovery begins: stored data is damaged or lost, the other members have copies",
         );
         let mut effects = Vec::new();
-        self.formation.raise_loss(loss, &mut effects);
+        self.formation.raise_amnesia(amnesia, &mut effects);
         self.carry_out(effects)?;
-        self.node_status.workers.iter().for_each(|mailbox| mailbox.send(Mail::Loss(loss)));
+        self.node_status.workers.iter().for_each(|mailbox| mailbox.send(Mail::Amnesia(amnesia)));
         Ok(())
     }
 
@@ -468,7 +468,7 @@ impl Control {
 
     /// Everything in the stores is void: they are made anew, and say so.
     fn forget(&mut self) -> Result<(), String> {
-        self.report_loss(
+        self.report_amnesia(
             "recovery begins: this node has lost its data and takes it from the other members",
         );
         self.media = None;
@@ -504,8 +504,8 @@ impl Control {
             .known
             .iter()
             .flat_map(|(&node, known)| {
-                let (incarnation, loss) = (known.incarnation, known.loss);
-                [Input::PeerUp { node, incarnation, loss }, Input::PeerReset { node }]
+                let (incarnation, amnesia) = (known.incarnation, known.amnesia);
+                [Input::PeerUp { node, incarnation, amnesia }, Input::PeerReset { node }]
             })
             .collect();
         let config = &self.node_status.config;
@@ -515,7 +515,7 @@ impl Control {
                 workers: self.node_status.workers.len(),
                 me: config.id,
                 incarnation: durable.mine.incarnation,
-                loss: durable.mine.loss,
+                amnesia: durable.mine.amnesia,
                 members: durable.members.iter().map(|member| member.node).collect(),
                 replicas: None,
                 seed: self.rng.next_u64(),

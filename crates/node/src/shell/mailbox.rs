@@ -10,7 +10,7 @@ use base::Nanos;
 use mio::net::TcpStream;
 use mio::{Registry, Token, Waker};
 use transport::{Connection, Hello, Pipe, Reset};
-use types::{Loss, NodeId, Outcome, Tag};
+use types::{AmnesiaCount, NodeId, Outcome, Tag};
 
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Wake};
 use crate::session::Client;
@@ -30,8 +30,8 @@ pub(crate) enum Mail {
     Link(Box<NewLink>),
     /// Close all connections: this node's counters changed.
     DropLinks,
-    /// This node's loss was durably raised.
-    Loss(Loss),
+    /// This node's amnesia count was durably raised.
+    Amnesia(AmnesiaCount),
     /// An authenticated peer opened a new connection.
     Begin { worker: Box<Worker>, first: Vec<Input> },
 }
@@ -55,7 +55,7 @@ pub(crate) enum ControlMail {
     /// A clock of countdowns was woken, or used for the first time.
     UptimesChanged,
     /// A worker found registers forgotten while its messages carried `at`.
-    RaiseLoss { worker: usize, at: Loss },
+    RaiseAmnesia { worker: usize, at: AmnesiaCount },
     /// A peer has become slow at the links of this loop's workers, or is so no longer.
     Slow { event_loop: usize, peer: NodeId, is_slow: bool },
 }

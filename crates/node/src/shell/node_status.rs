@@ -11,7 +11,9 @@ use mio::Waker;
 use protocols::Stats;
 use storage::{Lack, disk};
 use transport::ClusterId;
-use types::{Command, Database, Incarnation, Loss, NodeId, Outcome, Positions, SessionId, Tag};
+use types::{
+    AmnesiaCount, Command, Database, Incarnation, NodeId, Outcome, Positions, SessionId, Tag,
+};
 
 use super::clock::Clocks;
 use super::cluster_view::ClusterView;
@@ -444,7 +446,7 @@ impl SharedNodeStatus {
                 loading: membership.recovering.contains(&address.node),
                 refused: membership.refused.get(&address.node).cloned(),
                 incarnation: counters.incarnation,
-                loss: counters.loss,
+                amnesia: counters.amnesia,
             }
         };
         membership.durable.members.iter().map(one).collect()
@@ -549,8 +551,8 @@ impl Facts for SharedNodeStatus {
         let is_formed = membership.phase == Phase::Formed;
         let has_begun = self.has_begun();
         let helpful = members.iter().filter(|member| member.up && !member.loading).count();
-        let (incarnation, loss): (Incarnation, Loss) =
-            (membership.durable.mine.incarnation, membership.durable.mine.loss);
+        let (incarnation, amnesia): (Incarnation, AmnesiaCount) =
+            (membership.durable.mine.incarnation, membership.durable.mine.amnesia);
         let ready = is_formed
             && has_begun
             && !loading
@@ -566,7 +568,7 @@ impl Facts for SharedNodeStatus {
             cluster: membership.cluster.map(|cluster| cluster.to_string()),
             level: membership.durable.running.map(|running| running.level),
             incarnation,
-            loss,
+            amnesia,
             ready,
             members,
             loading,

@@ -128,8 +128,8 @@ impl Peers {
             self.control.send(ControlMail::LinkDown { peer: node, channel, serial, why: None });
             return;
         }
-        let (incarnation, loss) = (peer.incarnation, peer.loss);
-        routes.inputs.push(Input::PeerUp { node, incarnation, loss });
+        let (incarnation, amnesia) = (peer.incarnation, peer.amnesia);
+        routes.inputs.push(Input::PeerUp { node, incarnation, amnesia });
         payloads.into_iter().for_each(|bytes| routes.send_frame(node, peer.workers, bytes));
         let link = Link {
             serial,
@@ -315,8 +315,8 @@ impl Peers {
         let node = link.peer.node;
         inputs.push(Input::PeerReset { node });
         if let Some(other) = self.links.iter().flatten().find(|other| other.peer.node == node) {
-            let (incarnation, loss) = (other.peer.incarnation, other.peer.loss);
-            inputs.push(Input::PeerUp { node, incarnation, loss });
+            let (incarnation, amnesia) = (other.peer.incarnation, other.peer.amnesia);
+            inputs.push(Input::PeerUp { node, incarnation, amnesia });
         }
     }
 

@@ -33,13 +33,13 @@ pub(crate) fn read(identity: &Identity) -> Durable {
         peer: member.peer_listen.clone(),
     };
     let counters = |member: &identity::Member| {
-        let noted = Counters { incarnation: member.incarnation, loss: member.loss };
+        let noted = Counters { incarnation: member.incarnation, amnesia: member.amnesia };
         (noted != Counters::default()).then_some((member.node, noted))
     };
     Durable {
         standing,
         running: identity.running,
-        mine: Counters { incarnation: identity.incarnation, loss: identity.loss },
+        mine: Counters { incarnation: identity.incarnation, amnesia: identity.amnesia },
         members: identity.members.iter().map(address).collect(),
         known: identity.members.iter().filter_map(counters).collect(),
         databases: databases(identity),
@@ -80,13 +80,13 @@ pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirE
     if let Standing::Rejoining(cluster) = durable.standing {
         let known = dir.identity().map_or_else(Counters::default, counters);
         if known != durable.mine {
-            let Counters { incarnation, loss } = durable.mine;
+            let Counters { incarnation, amnesia } = durable.mine;
             return dir.rejoin(
                 saved_cluster(cluster),
                 durable.running,
                 &members,
                 incarnation,
-                loss,
+                amnesia,
             );
         }
     }
@@ -134,7 +134,7 @@ fn saved(durability: Durability) -> identity::Durability {
 }
 
 fn counters(identity: &Identity) -> Counters {
-    Counters { incarnation: identity.incarnation, loss: identity.loss }
+    Counters { incarnation: identity.incarnation, amnesia: identity.amnesia }
 }
 
 fn members(durable: &Durable) -> Vec<identity::Member> {
@@ -149,7 +149,7 @@ fn members(durable: &Durable) -> Vec<identity::Member> {
             listen: address.client.clone(),
             peer_listen: address.peer.clone(),
             incarnation: noted.incarnation,
-            loss: noted.loss,
+            amnesia: noted.amnesia,
             limits,
         }
     };

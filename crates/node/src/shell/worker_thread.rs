@@ -443,7 +443,7 @@ impl WorkerThread {
             }
             Mail::Link(link) => self.peers.add(registry, *link, &mut routes),
             Mail::DropLinks => self.peers.drop_all(registry, &mut self.inputs),
-            Mail::Loss(loss) => self.inputs.push(Input::Loss { loss }),
+            Mail::Amnesia(amnesia) => self.inputs.push(Input::Amnesia { amnesia }),
             Mail::Begin { worker, first } => {
                 self.worker = Some(worker);
                 // Its stores may have completed operations without a wake-up.
@@ -486,11 +486,11 @@ impl WorkerThread {
         if let Some(text) = self.outputs.failed.take() {
             return Err(text);
         }
-        if std::mem::take(&mut self.outputs.raise_loss) {
+        if std::mem::take(&mut self.outputs.raise_amnesia) {
             let me = worker.peers().own();
             self.node_status
                 .control
-                .send(ControlMail::RaiseLoss { worker: self.index, at: me.loss });
+                .send(ControlMail::RaiseAmnesia { worker: self.index, at: me.amnesia });
         }
         if std::mem::take(&mut self.outputs.uptimes_changed) {
             self.node_status.control.send(ControlMail::UptimesChanged);

@@ -31,7 +31,7 @@ const STEP: usize = 512;
 /// Time for requests after a scan, for each of its records and as many more.
 const PAUSE: Nanos = Nanos::from_micros(10);
 const PAUSE_RECORDS: u64 = 16;
-/// The same after a scan of a shard whose loss is not raised yet.
+/// The same after a scan of a forgotten shard whose amnesia is not announced yet.
 const PAUSE_HIDDEN: Nanos = Nanos::from_millis(50);
 
 /// A whole shard, in the unit of [`Census::covered`].

@@ -28,8 +28,8 @@ impl Worker {
             self.shared.counters.frames_stale += 1;
             return;
         }
-        self.merge_losses(&header);
-        let peer = Peer { node: from, incarnation: header.incarnation, loss: header.loss };
+        self.merge_crash_vector(&header);
+        let peer = Peer { node: from, incarnation: header.incarnation, amnesia: header.amnesia };
         if !self.shared.is_current(peer) {
             self.shared.counters.frames_stale += 1;
             return;
@@ -39,10 +39,10 @@ impl Worker {
 
     /// [Michael et al., DISC 2017] Takes the newest of both crash vectors before anything of the
     /// frame is believed.
-    fn merge_losses(&mut self, header: &Header<'_>) {
-        let mut grew = self.shared.learn(header.sender, header.incarnation, header.loss);
-        for (node, loss) in header.losses() {
-            grew |= self.shared.learn(node, types::Incarnation(0), loss);
+    fn merge_crash_vector(&mut self, header: &Header<'_>) {
+        let mut grew = self.shared.learn(header.sender, header.incarnation, header.amnesia);
+        for (node, amnesia) in header.crash_vector() {
+            grew |= self.shared.learn(node, types::Incarnation(0), amnesia);
         }
         if grew {
             self.signal_all(Signal::ViewChanged);

@@ -1,8 +1,8 @@
 //! Outgoing messages: one open frame per peer, encoded in place.
 //!
 //! A frame's header is written when it is sealed, so that its crash vector is as new as any of its
-//! messages. The sender's own loss is the exception. A message must carry the loss it was made
-//! under, so all frames are sealed before the loss is raised.
+//! messages. The sender's own amnesia count is the exception. A message must carry the amnesia
+//! count it was made under, so all frames are sealed before the amnesia count is raised.
 
 use protocols::Peers;
 use types::{Database, Epoch, NodeId, Shard, Wire};
@@ -13,7 +13,7 @@ use crate::frame_payload::{header_len, put_message, write_header};
 /// limit.
 const FRAME_LEN_FULL: usize = 1 << 20;
 
-/// Bytes of sealed frames that may wait for a loss to be raised, per peer.
+/// Bytes of sealed frames that may wait for an amnesia count to be raised, per peer.
 const HELD_LEN_MAX: usize = 64 << 20;
 
 /// Buffers kept for reuse.
@@ -74,13 +74,13 @@ impl Outbox {
         }
         let mut frame = std::mem::take(&mut peer.open);
         let me = *nodes.own();
-        let losses = OtherLosses { nodes, next: 0, left: nodes.nodes().len() - 1 };
-        write_header(&mut frame, me.node, me.incarnation, me.loss, epoch, losses);
+        let crash_vector = CrashVector { nodes, next: 0, left: nodes.nodes().len() - 1 };
+        write_header(&mut frame, me.node, me.incarnation, me.amnesia, epoch, crash_vector);
         peer.sealed_len += frame.len();
         self.sealed.push((peer.node, frame));
     }
 
-    /// Ends every open frame under the losses known now.
+    /// Ends every open frame under the crash_vector known now.
     pub(crate) fn seal_all(&mut self, epoch: Epoch, nodes: &Peers) {
         for index in 0..self.peers.len() {
             self.seal(epoch, nodes, index);
@@ -126,14 +126,14 @@ impl Outbox {
 }
 
 /// The crash vector without this node, with its length known.
-struct OtherLosses<'a> {
+struct CrashVector<'a> {
     nodes: &'a Peers,
     next: usize,
     left: usize,
 }
 
-impl Iterator for OtherLosses<'_> {
-    type Item = (NodeId, types::Loss);
+impl Iterator for CrashVector<'_> {
+    type Item = (NodeId, types::AmnesiaCount);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -141,7 +141,7 @@ impl Iterator for OtherLosses<'_> {
             self.next += 1;
             if member.node != self.nodes.me() {
                 self.left -= 1;
-                return Some((member.node, member.loss));
+                return Some((member.node, member.amnesia));
             }
         }
     }
@@ -151,4 +151,4 @@ impl Iterator for OtherLosses<'_> {
     }
 }
 
-impl ExactSizeIterator for OtherLosses<'_> {}
+impl ExactSizeIterator for CrashVector<'_> {}

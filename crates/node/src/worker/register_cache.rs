@@ -2,7 +2,8 @@
 //! forgotten ones.
 //!
 //! An event whose register or shard is not in memory waits for a load, and later events of the same
-//! key queue behind it. The protocol sees lost records only once the node's loss has been raised.
+//! key queue behind it. The protocol sees lost records only once the node's amnesia count has been
+//! raised.
 
 use base::sometimes;
 use protocols::{Protocol, Touches};
@@ -114,7 +115,7 @@ impl<P: Protocol> EngineOf<P> {
         };
         match meta {
             Some(meta) => self.fill_meta(shared, shard, meta),
-            // That the shard was forgotten is known, and the loss was raised for it.
+            // That the shard was forgotten is known, and the amnesia count was raised for it.
             None if self.cache.is_forgotten(shard) => {
                 self.metas.fill(shard, P::Meta::default());
                 self.with_context(shared, Some(shard), |protocol, cx| {
@@ -201,7 +202,7 @@ impl<P: Protocol> EngineOf<P> {
         }
         shared.counters.registers_lost += 1;
         self.lost_keys.push(key.clone());
-        shared.discover_loss();
+        shared.discover_amnesia();
     }
 
     pub(crate) fn on_register_loaded(&mut self, shared: &mut Shared, key: &Key, load: Load) {
@@ -247,11 +248,12 @@ impl<P: Protocol> EngineOf<P> {
         if !self.forgotten.contains(&shard) {
             self.forgotten.push(shard);
         }
-        shared.discover_loss();
+        shared.discover_amnesia();
     }
 
-    /// Shows the forgotten shards and lost keys to the protocol, after the loss was raised.
-    pub(crate) fn reveal_losses(&mut self, shared: &mut Shared) {
+    /// Shows the forgotten shards and lost keys to the protocol, after the amnesia count was
+    /// raised.
+    pub(crate) fn reveal_amnesia(&mut self, shared: &mut Shared) {
         let forgotten = std::mem::take(&mut self.forgotten);
         for &shard in &forgotten {
             if self.outlives_process {

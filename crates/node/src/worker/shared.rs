@@ -7,8 +7,8 @@ use protocols::{Peer, Peers, ReplicaSets, Replicas, Scan};
 use storage::Store;
 use types::{NodeId, Outcome, Shard, Tag, Ticket, Update};
 
+use super::amnesia::AmnesiaHold;
 use super::commits::Commits;
-use super::loss::LossHold;
 use super::outbox::Outbox;
 use super::scans::{ScanInFlight, ScanPurpose};
 use super::timers::Timers;
@@ -79,7 +79,7 @@ pub(crate) struct Counters {
     pub(crate) registers_evicted: u64,
     pub(crate) registers_written: u64,
     pub(crate) sends_queued: u64,
-    pub(crate) losses_raised: u64,
+    pub(crate) amnesias_raised: u64,
     /// Shards that storage found damaged.
     pub(crate) shards_damaged: u64,
     /// Damage that cost no register.
@@ -103,7 +103,7 @@ pub(crate) struct Shared {
     pub(crate) lease_reads: Vec<(Tag, Outcome, Nanos)>,
     pub(crate) suspects: Vec<NodeId>,
     pub(crate) warnings: Vec<String>,
-    pub(crate) hold: LossHold,
+    pub(crate) hold: AmnesiaHold,
     pub(crate) scans: Vec<ScanInFlight>,
     pub(crate) scan_next: u64,
     /// Some database has more to count.
@@ -126,7 +126,7 @@ impl Shared {
     /// This node as the sender of messages to itself.
     pub(crate) fn me(&self) -> Peer {
         let me = self.peers.own();
-        Peer { node: me.node, incarnation: me.incarnation, loss: me.loss }
+        Peer { node: me.node, incarnation: me.incarnation, amnesia: me.amnesia }
     }
 
     /// The replicas of the shard that an event is about, if it is about one.
@@ -135,10 +135,10 @@ impl Shared {
         Replicas { set, peers: &self.peers }
     }
 
-    /// False for messages of an earlier incarnation or from before an announced loss.
+    /// False for messages of an earlier incarnation or from before an announced amnesia.
     pub(crate) fn is_current(&self, from: Peer) -> bool {
         self.peers.get(from.node).is_some_and(|member| {
-            from.incarnation >= member.incarnation && from.loss >= member.loss
+            from.incarnation >= member.incarnation && from.amnesia >= member.amnesia
         })
     }
 

@@ -27,7 +27,7 @@ pub(super) fn add(shared: &Shared, engines: &[Box<dyn Engine>], stats: &mut Stat
     stats.add("worker_cells_lost", counters.registers_lost);
     stats.add("worker_cells_evicted", counters.registers_evicted);
     stats.add("worker_cells_written", counters.registers_written);
-    stats.add("worker_losses_raised", counters.losses_raised);
+    stats.add("worker_losses_raised", counters.amnesias_raised);
     stats.add("worker_shards_damaged", counters.shards_damaged);
     stats.add("worker_damage_covered", counters.damage_covered);
     stats.add("worker_loss_held", u64::from(shared.hold.is_on()));

@@ -172,8 +172,8 @@ impl Worker {
                 }
             }
             Input::Frame { from, bytes } => self.on_frame(from, &bytes),
-            Input::PeerUp { node, incarnation, loss } => {
-                let grew = self.shared.learn(node, incarnation, loss);
+            Input::PeerUp { node, incarnation, amnesia } => {
+                let grew = self.shared.learn(node, incarnation, amnesia);
                 self.shared.peers.set_up(node, true);
                 if grew {
                     self.signal_all(Signal::ViewChanged);
@@ -191,7 +191,7 @@ impl Worker {
                     self.signal_all(Signal::PeerSteady(node));
                 }
             }
-            Input::Loss { loss } => self.on_loss(loss),
+            Input::Amnesia { amnesia } => self.on_amnesia(amnesia),
         }
     }
 
@@ -287,7 +287,7 @@ impl Worker {
         out.misrouted.append(&mut self.misrouted);
         out.suspects.append(&mut shared.suspects);
         out.warnings.append(&mut shared.warnings);
-        out.raise_loss |= shared.hold.take_asks();
+        out.raise_amnesia |= shared.hold.take_asks();
         out.uptimes_changed |= shared.uptimes.take_changed();
         // A crash would lose a running clock that is not saved yet. Hold all outputs until the
         // save.

@@ -89,10 +89,10 @@ fn the_others_go_on_without_a_node_and_it_recovers_when_it_comes_back() {
     assert_eq!(cluster.nodes()[2].join(), Ok(()));
     assert_eq!(caller(&cluster.nodes()[1]).settle("set y 2"), "ok");
     let again = cluster.nodes()[2].facts().config().as_ref().clone();
-    let loss = cluster.nodes()[2].status().loss;
+    let amnesia = cluster.nodes()[2].status().amnesia;
     cluster.restart(2, again, |_| Arc::new(Toy), &update()).expect("it starts again");
     assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[2].status());
-    assert!(cluster.nodes()[2].status().loss > loss, "memory was lost, and said to be");
+    assert!(cluster.nodes()[2].status().amnesia > amnesia, "memory was lost, and said to be");
     assert_eq!(caller(&cluster.nodes()[2]).settle("get x"), "1");
     assert_eq!(caller(&cluster.nodes()[2]).settle("get y"), "2");
     assert_eq!(cluster.stop(), Ok(()));
@@ -163,17 +163,17 @@ fn restart_all(durability: Durability) {
 #[test]
 fn a_wiped_node_rejoins_with_counters_above_its_former_self() {
     for durability in DURABLE {
-        let loss = lose_and_rejoin(durability, |directory| {
+        let amnesia = lose_and_rejoin(durability, |directory| {
             std::fs::remove_dir_all(directory).expect("the directory can be wiped");
         });
-        assert!(loss >= node::formation::JUMP, "{durability}: {loss}");
+        assert!(amnesia >= node::formation::JUMP, "{durability}: {amnesia}");
     }
 }
 
 #[test]
 fn a_node_whose_store_is_gone_rejoins() {
     for durability in DURABLE {
-        let loss = lose_and_rejoin(durability, |directory| {
+        let amnesia = lose_and_rejoin(durability, |directory| {
             for entry in std::fs::read_dir(directory).expect("it is there") {
                 let path = entry.expect("it can be read").path();
                 if !path.ends_with("node") {
@@ -181,11 +181,11 @@ fn a_node_whose_store_is_gone_rejoins() {
                 }
             }
         });
-        assert!(loss > 0, "{durability}: {loss}");
+        assert!(amnesia > 0, "{durability}: {amnesia}");
     }
 }
 
-/// Lets node 2 forget; returns its loss once it is back and has everything.
+/// Lets node 2 forget; returns its amnesia count once it is back and has everything.
 fn lose_and_rejoin(durability: Durability, forget: impl Fn(&std::path::Path)) -> u32 {
     let scratch = Scratch::new();
     let mut cluster = cluster(&scratch, durability);
@@ -199,9 +199,9 @@ fn lose_and_rejoin(durability: Durability, forget: impl Fn(&std::path::Path)) ->
     cluster.nodes()[0].stop();
     assert_eq!(cluster.nodes()[0].join(), Ok(()));
     assert_eq!(caller(&cluster.nodes()[1]).settle("get x"), "1");
-    let loss = cluster.nodes()[1].status().loss;
+    let amnesia = cluster.nodes()[1].status().amnesia;
     assert_eq!(cluster.stop(), Ok(()));
-    loss.0
+    amnesia.0
 }
 
 #[test]

@@ -9,7 +9,7 @@ use node::status::DatabaseFigures;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use storage::{Completion, Place};
-use types::{Database, Key, Loss, Shard};
+use types::{AmnesiaCount, Database, Key, Shard};
 
 use crate::store::Script;
 use crate::world::{DISK, ME, Shape, VOLATILE, World, keys_in};
@@ -136,7 +136,7 @@ fn damaged_shards_are_counted_again() {
     world.script.state().forgotten.insert((DISK, shard));
     world.script.complete(Completion::Forgotten { database: DISK, shard });
     world.turn();
-    world.input(Input::Loss { loss: Loss(2) });
+    world.input(Input::Amnesia { amnesia: AmnesiaCount(2) });
     count(&mut world);
     assert_eq!(figures(&world, DISK).map(|figures| figures.keys), Some(23));
 }

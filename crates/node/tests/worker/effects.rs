@@ -5,7 +5,8 @@ use bytes::Bytes;
 use node::Input;
 use storage::{Completion, Place};
 use types::{
-    Access, Command, Database, Incarnation, Loss, NodeId, Outcome, Reply, SessionId, Shard, Tag,
+    Access, AmnesiaCount, Command, Database, Incarnation, NodeId, Outcome, Reply, SessionId, Shard,
+    Tag,
 };
 
 use crate::toy::{DELAY, Say};
@@ -20,10 +21,10 @@ fn message_waits_for_its_ticket() {
     world.frame(Sender::default(), &[put("b", 2), put("c", 3)]);
     assert!(world.turn().frames.is_empty());
     assert!(world.script.complete_one());
-    assert_eq!(sent(&world.turn(), PEER), [(Loss(1), vec![Say::Ack { op: 1 }])]);
+    assert_eq!(sent(&world.turn(), PEER), [(AmnesiaCount(1), vec![Say::Ack { op: 1 }])]);
     assert!(world.script.complete_one());
     let acks = vec![Say::Ack { op: 2 }, Say::Ack { op: 3 }];
-    assert_eq!(sent(&world.turn(), PEER), [(Loss(1), acks)]);
+    assert_eq!(sent(&world.turn(), PEER), [(AmnesiaCount(1), acks)]);
     assert!(world.worker.is_idle());
 }
 
@@ -188,7 +189,7 @@ fn peers_come_and_go() {
     let mut world = World::new();
     let is_up = |world: &World| world.worker.peers().get(PEER).is_some_and(|peer| peer.up);
     let incarnation = Incarnation(4);
-    world.input(Input::PeerUp { node: PEER, incarnation, loss: Loss(3) });
+    world.input(Input::PeerUp { node: PEER, incarnation, amnesia: AmnesiaCount(3) });
     world.turn();
     assert!(is_up(&world));
     assert_eq!((world.stat("toy_up"), world.stat("toy_views")), (2, 2), "both databases know");

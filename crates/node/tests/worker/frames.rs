@@ -5,7 +5,7 @@ use node::{Input, frame_payload};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use storage::Place;
-use types::{Epoch, Incarnation, Loss, NodeId, Shard, Wire};
+use types::{AmnesiaCount, Epoch, Incarnation, NodeId, Shard, Wire};
 
 use crate::toy::Say;
 use crate::world::{DISK, ME, PEER, Sender, Shape, World, frame, key, keys_in, sent};
@@ -17,12 +17,13 @@ fn wide(shard: u8) -> Say {
 #[test]
 fn messages_of_a_dead_process_or_from_before_a_loss_are_dropped() {
     let mut world = World::new();
-    let fresh = Sender { incarnation: Incarnation(5), loss: Loss(3), ..Sender::default() };
+    let fresh =
+        Sender { incarnation: Incarnation(5), amnesia: AmnesiaCount(3), ..Sender::default() };
     world.frame(fresh, &[wide(0)]);
     world.turn();
     assert_eq!(world.stat("toy_wide"), 1);
     world.frame(Sender { incarnation: Incarnation(4), ..fresh }, &[wide(0)]);
-    world.frame(Sender { loss: Loss(2), ..fresh }, &[wide(0)]);
+    world.frame(Sender { amnesia: AmnesiaCount(2), ..fresh }, &[wide(0)]);
     world.frame(Sender { epoch: Epoch(2), ..fresh }, &[wide(0)]);
     world.turn();
     assert_eq!((world.stat("toy_wide"), world.stat("worker_frames_stale")), (1, 3));
@@ -38,7 +39,7 @@ fn a_message_that_became_stale_while_it_waited_is_dropped() {
     world.script.state().slow_metas = true;
     world.frame(Sender::default(), &[wide(0)]);
     world.turn();
-    world.frame(Sender { loss: Loss(2), ..Sender::default() }, &[]);
+    world.frame(Sender { amnesia: AmnesiaCount(2), ..Sender::default() }, &[]);
     world.turn();
     world.script.finish_loads();
     world.turn();
@@ -48,7 +49,7 @@ fn a_message_that_became_stale_while_it_waited_is_dropped() {
 #[test]
 fn a_grown_loss_is_told_to_every_engine_and_passed_on() {
     let mut world = World::new();
-    let learned = Sender { loss: Loss(9), ..Sender::default() };
+    let learned = Sender { amnesia: AmnesiaCount(9), ..Sender::default() };
     world.frame(learned, &[]).frame(learned, &[]);
     world.ask(DISK, &key("a"), "set v");
     let out = world.turn();
@@ -56,19 +57,19 @@ fn a_grown_loss_is_told_to_every_engine_and_passed_on() {
     let (_, bytes) = out.frames.iter().find(|(to, _)| *to == NodeId(3)).expect("it is sent to");
     let (header, _, _) = frame_payload::decode(bytes).expect("own frames decode");
     assert_eq!((header.sender, header.epoch), (ME, Epoch(1)));
-    let losses: Vec<_> = header.losses().collect();
-    assert_eq!(losses, [(PEER, Loss(9)), (NodeId(3), Loss(0))]);
+    let losses: Vec<_> = header.crash_vector().collect();
+    assert_eq!(losses, [(PEER, AmnesiaCount(9)), (NodeId(3), AmnesiaCount(0))]);
 }
 
 #[test]
 fn a_crash_vector_learned_after_a_message_was_written_still_travels_with_it() {
     let mut world = World::new();
     world.ask(DISK, &key("a"), "set v");
-    world.frame(Sender { loss: Loss(9), ..Sender::default() }, &[]);
+    world.frame(Sender { amnesia: AmnesiaCount(9), ..Sender::default() }, &[]);
     let out = world.turn();
     for (_, bytes) in &out.frames {
         let (header, _, _) = frame_payload::decode(bytes).expect("own frames decode");
-        assert!(header.losses().any(|known| known == (PEER, Loss(9))));
+        assert!(header.crash_vector().any(|known| known == (PEER, AmnesiaCount(9))));
     }
 }
 
@@ -212,7 +213,7 @@ proptest! {
         // It still serves correct senders, unless the damage was a plausible claim to be newer.
         let newest = Sender {
             incarnation: Incarnation::MAX,
-            loss: Loss::MAX,
+            amnesia: AmnesiaCount::MAX,
             ..Sender::default()
         };
         let before = world.stat("toy_wide");

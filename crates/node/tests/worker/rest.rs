@@ -2,7 +2,7 @@
 
 use base::Nanos;
 use node::Input;
-use types::{Loss, Shard};
+use types::{AmnesiaCount, Shard};
 
 use crate::store::Script;
 use crate::toy::{DELAY, Say};
@@ -89,7 +89,7 @@ fn timers_and_messages_wake() {
     assert!(world.turn().frames.is_empty());
     world.script.complete_all();
     let acks = sent(&world.turn(), PEER);
-    assert_eq!(acks, [(Loss(1), vec![Say::Ack { op: 1 }])]);
+    assert_eq!(acks, [(AmnesiaCount(1), vec![Say::Ack { op: 1 }])]);
 }
 
 #[test]

@@ -10,7 +10,9 @@ use protocols::{
     Protocol, RegisterCache, Replicas, Request, Scan, Scanned, ScannedRegister, Stats, TimerId,
     Touches, Violation, Weight,
 };
-use types::{Key, Loss, Malformed, NodeId, Outcome, Reader, Reply, Shard, Tag, Ticket, Wire, wire};
+use types::{
+    AmnesiaCount, Key, Malformed, NodeId, Outcome, Reader, Reply, Shard, Tag, Ticket, Wire, wire,
+};
 
 /// How long the command `timer` waits.
 pub const DELAY: Nanos = Nanos::from_millis(10);
@@ -324,8 +326,8 @@ impl Protocol for Toy {
         _cache: &RegisterCache<Record>,
         replicas: Replicas<'_>,
     ) -> Result<(), Violation> {
-        match replicas.member(replicas.me()).map(|me| me.loss) {
-            Some(Loss(0)) | None => Err(Violation("this node has no loss".to_string())),
+        match replicas.member(replicas.me()).map(|me| me.amnesia) {
+            Some(AmnesiaCount(0)) | None => Err(Violation("this node has no loss".to_string())),
             Some(_) => Ok(()),
         }
     }

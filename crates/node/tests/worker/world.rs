@@ -11,8 +11,8 @@ use protocols::{Message, Stats, Touches};
 
 use storage::volatile::{Beginning, VolatileStore};
 use types::{
-    Access, Applied, Clock, Command, Database, Epoch, Incarnation, Key, Loss, NodeId, Outcome,
-    Reply, SessionId, Shard, Tag, Update, Wire,
+    Access, AmnesiaCount, Applied, Clock, Command, Database, Epoch, Incarnation, Key, NodeId,
+    Outcome, Reply, SessionId, Shard, Tag, Update, Wire,
 };
 
 use crate::store::Script;
@@ -82,7 +82,7 @@ impl World {
             workers: shape.workers,
             me: ME,
             incarnation: Incarnation(1),
-            loss: Loss(1),
+            amnesia: AmnesiaCount(1),
             members: shape.members,
             replicas: None,
             seed: 1,
@@ -165,10 +165,10 @@ impl World {
 pub struct Sender {
     pub node: NodeId,
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
     pub epoch: Epoch,
-    /// This node's loss as the sender knows it.
-    pub knows: Loss,
+    /// This node's amnesia count as the sender knows it.
+    pub knows: AmnesiaCount,
 }
 
 impl Default for Sender {
@@ -176,9 +176,9 @@ impl Default for Sender {
         Sender {
             node: PEER,
             incarnation: Incarnation(1),
-            loss: Loss(1),
+            amnesia: AmnesiaCount(1),
             epoch: Epoch(1),
-            knows: Loss(1),
+            knows: AmnesiaCount(1),
         }
     }
 }
@@ -190,8 +190,15 @@ pub fn frame(from: Sender, says: &[Say]) -> Bytes {
 pub fn frame_of(database: Database, from: Sender, says: &[Say]) -> Bytes {
     let mut out = vec![0; frame_payload::header_len(1)];
     let losses = [(ME, from.knows)];
-    let Sender { node, incarnation, loss, epoch, .. } = from;
-    frame_payload::write_header(&mut out, node, incarnation, loss, epoch, losses.iter().copied());
+    let Sender { node, incarnation, amnesia, epoch, .. } = from;
+    frame_payload::write_header(
+        &mut out,
+        node,
+        incarnation,
+        amnesia,
+        epoch,
+        losses.iter().copied(),
+    );
     for say in says {
         let shard = match say.touches() {
             Touches::Key(key) => key.shard(),
@@ -212,8 +219,8 @@ pub fn replies(out: &Outputs) -> Vec<(u64, String)> {
     out.replies.iter().map(|(tag, outcome)| (tag.0, text(outcome))).collect()
 }
 
-/// The frames of a turn to `to`: the sender's loss and the messages.
-pub fn sent(out: &Outputs, to: NodeId) -> Vec<(Loss, Vec<Say>)> {
+/// The frames of a turn to `to`: the sender's amnesia count and the messages.
+pub fn sent(out: &Outputs, to: NodeId) -> Vec<(AmnesiaCount, Vec<Say>)> {
     out.frames
         .iter()
         .filter(|(node, _)| *node == to)
@@ -223,7 +230,7 @@ pub fn sent(out: &Outputs, to: NodeId) -> Vec<(Loss, Vec<Say>)> {
                 Say::from_bytes(message.expect("own messages are whole").bytes)
                     .expect("own messages decode")
             });
-            (header.loss, says.collect())
+            (header.amnesia, says.collect())
         })
         .collect()
 }

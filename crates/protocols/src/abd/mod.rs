@@ -224,7 +224,7 @@ impl Abd {
                 if let Some(op) = self.ops.get_mut(&id)
                     && matches!(op.phase, Phase::Query)
                 {
-                    op.answers.add(cx.replicas, (from.node, from.loss), version, value);
+                    op.answers.add(cx.replicas, (from.node, from.amnesia), version, value);
                     self.settle(cx, id);
                 }
             }
@@ -232,7 +232,7 @@ impl Abd {
                 if let Some(op) = self.ops.get_mut(&id)
                     && let Phase::Store { acks, .. } = &mut op.phase
                 {
-                    acks.add(cx.replicas, from.node, from.loss);
+                    acks.add(cx.replicas, from.node, from.amnesia);
                     self.settle(cx, id);
                 }
             }
@@ -244,7 +244,7 @@ impl Abd {
                     && walk.from_hash == from_hash
                     && walk.adopting.is_none()
                 {
-                    walk.add(cx.replicas, (from.node, from.loss), entries, next_hash);
+                    walk.add(cx.replicas, (from.node, from.amnesia), entries, next_hash);
                     self.settle_walk(cx, id);
                 }
             }

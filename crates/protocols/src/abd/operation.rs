@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use base::Nanos;
 use bytes::Bytes;
 use types::limits::MEMBERS_MAX;
-use types::{Key, Loss, NodeId, Reply, SessionId, Tag};
+use types::{AmnesiaCount, Key, NodeId, Reply, SessionId, Tag};
 
 use super::message::{Reported, Version};
 use crate::mutation::{self, Mutation};
@@ -104,12 +104,12 @@ impl Answers {
     pub fn add(
         &mut self,
         replicas: Replicas<'_>,
-        (node, loss): (NodeId, Loss),
+        (node, amnesia): (NodeId, AmnesiaCount),
         version: Version,
         value: Reported,
     ) {
         let Some(index) = replicas.index(node) else { return };
-        let is_new = self.tally.add(replicas, node, loss);
+        let is_new = self.tally.add(replicas, node, amnesia);
         // A replica's versions only grow, so its newest report stands. A report after a loss
         // replaces the earlier ones.
         self.versions[index] = if is_new { version } else { self.versions[index].max(version) };
@@ -242,7 +242,7 @@ mod tests {
 
     static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::new(Epoch(1), NodeId(1), &IDS));
     static PEERS: LazyLock<Peers> =
-        LazyLock::new(|| Peers::new(NodeId(1), Incarnation(1), Loss(1), &IDS));
+        LazyLock::new(|| Peers::new(NodeId(1), Incarnation(1), AmnesiaCount(1), &IDS));
     const IDS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
 
     fn replicas() -> Replicas<'static> {
@@ -272,7 +272,7 @@ mod tests {
 
     fn report(op: &mut Operation, node: u16, number: u64) {
         let value = Reported::Value(Bytes::from(vec![number as u8]));
-        op.answers.add(replicas(), (NodeId(node), Loss(1)), version(number), value);
+        op.answers.add(replicas(), (NodeId(node), AmnesiaCount(1)), version(number), value);
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
         report(&mut op, 1, 4);
         report(&mut op, 2, 4);
         let mut later = PEERS.clone();
-        later.learn(NodeId(2), Incarnation(2), Loss(2));
+        later.learn(NodeId(2), Incarnation(2), AmnesiaCount(2));
         assert_eq!(op.verdict(Replicas { set: &SET, peers: &later }), Verdict::Wait);
         assert!(op.lacks(Replicas { set: &SET, peers: &later }, NodeId(2)));
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Key, Loss, NodeId, Shard, Tag, Ticket};
+use types::{AmnesiaCount, Key, NodeId, Shard, Tag, Ticket};
 
 use super::message::{Entry, Reported, Version};
 use crate::quorum::Tally;
@@ -92,11 +92,11 @@ impl Walk {
     pub fn add(
         &mut self,
         replicas: Replicas<'_>,
-        (node, loss): (NodeId, Loss),
+        (node, amnesia): (NodeId, AmnesiaCount),
         entries: Vec<Entry>,
         next_hash: Option<u64>,
     ) {
-        if self.answered.add(replicas, node, loss) {
+        if self.answered.add(replicas, node, amnesia) {
             self.pages.insert(node, (entries, next_hash));
         }
     }
@@ -149,7 +149,7 @@ mod tests {
 
     static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::new(Epoch(1), NodeId(1), &IDS));
     static PEERS: LazyLock<Peers> =
-        LazyLock::new(|| Peers::new(NodeId(1), Incarnation(1), Loss(1), &IDS));
+        LazyLock::new(|| Peers::new(NodeId(1), Incarnation(1), AmnesiaCount(1), &IDS));
     const IDS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
 
     fn replicas() -> Replicas<'static> {
@@ -169,13 +169,13 @@ mod tests {
         let mut walk = Walk::new(purpose, 0, 10, Nanos::MAX);
         walk.add(
             replicas(),
-            (NodeId(2), Loss(1)),
+            (NodeId(2), AmnesiaCount(1)),
             keys.iter().map(|k| entry(k, 1)).collect(),
             None,
         );
         assert_eq!(walk.merged(replicas()), None);
         let short = vec![entry(&keys[0], 2)];
-        walk.add(replicas(), (NodeId(3), Loss(1)), short, Some(keys[1].hash()));
+        walk.add(replicas(), (NodeId(3), AmnesiaCount(1)), short, Some(keys[1].hash()));
         let merged = walk.merged(replicas()).expect("two of three pages");
         assert_eq!(merged.next_hash, Some(keys[1].hash()));
         assert_eq!(merged.registers.len(), 1);
@@ -185,8 +185,8 @@ mod tests {
     #[test]
     fn recovery_does_not_count_its_own_page() {
         let mut walk = Walk::new(Purpose::Recover { shard: Shard(0) }, 0, 10, Nanos::MAX);
-        walk.add(replicas(), (NodeId(1), Loss(1)), Vec::new(), None);
-        walk.add(replicas(), (NodeId(2), Loss(1)), Vec::new(), None);
+        walk.add(replicas(), (NodeId(1), AmnesiaCount(1)), Vec::new(), None);
+        walk.add(replicas(), (NodeId(2), AmnesiaCount(1)), Vec::new(), None);
         assert_eq!(walk.merged(replicas()), None);
         assert!(!walk.lacks(replicas(), NodeId(1)));
         assert!(walk.lacks(replicas(), NodeId(3)));

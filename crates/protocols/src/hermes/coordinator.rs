@@ -95,7 +95,7 @@ impl Hermes {
         if pend.register.version != version {
             return;
         }
-        pend.acks.add(cx.replicas, from.node, from.loss);
+        pend.acks.add(cx.replicas, from.node, from.amnesia);
         let is_held = match mutation::is(Mutation::ValidateByMajority) {
             true => cx.replicas.is_quorum(&pend.acks),
             false => cx.replicas.is_all(&pend.acks),

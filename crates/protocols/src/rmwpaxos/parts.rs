@@ -221,12 +221,12 @@ impl Parts {
                 let (anti_entropy, mut parts) = self.comparing(core);
                 anti_entropy.deliver_late(&mut parts, cx, (key, have), from.node, insist);
             }
-            Message::Older { key, round, floor, loss } => {
-                let past = Past { round, floor, loss };
+            Message::Older { key, round, floor, amnesia } => {
+                let past = Past { round, floor, amnesia };
                 self.detector.on_older(core, cx, from, (&key, past));
             }
-            Message::OlderFloor { shard, floor, loss } => {
-                self.detector.on_older_floor(core, cx, shard, floor, loss);
+            Message::OlderFloor { shard, floor, amnesia } => {
+                self.detector.on_older_floor(core, cx, shard, floor, amnesia);
             }
             Message::Touch { key, due } => self.on_due(core, cx, key, due),
             _ => {}

@@ -98,7 +98,7 @@ impl Facts for FakeNode {
             cluster: Some("c0ffee".into()),
             level: Some(types::features::HIGHEST),
             incarnation: Default::default(),
-            loss: Default::default(),
+            amnesia: Default::default(),
             members: Vec::new(),
             ready: true,
             limits: node::settings::Agreed::default(),

@@ -9,7 +9,8 @@ use protocols::register_cache::{Absence, CachedRegister, Metas, RegisterCache};
 use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedRegister, Scope};
 use protocols::{Peers, ReplicaSet, ReplicaSets, Replicas};
 use types::{
-    Command, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag, Ticket, Wire,
+    AmnesiaCount, Command, Epoch, Incarnation, Key, NodeId, Outcome, SessionId, Shard, Tag, Ticket,
+    Wire,
 };
 
 use super::clients::CommandEnd;
@@ -24,8 +25,8 @@ const OWN_MAX: usize = 1_000;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SentMessage {
     pub to: usize,
-    pub from: (NodeId, Incarnation, Loss),
-    pub losses: Vec<(NodeId, Loss)>,
+    pub from: (NodeId, Incarnation, AmnesiaCount),
+    pub losses: Vec<(NodeId, AmnesiaCount)>,
     pub bytes: Vec<u8>,
 }
 
@@ -92,13 +93,19 @@ impl<P: Protocol + Debug> ExploredNode<P> {
     pub(super) fn new(setting: &Setting, index: usize) -> ExploredNode<P> {
         let me = setting.ids[index];
         let stored = Stored::default();
-        ExploredNode::open(setting, me, (Incarnation(1), Loss(1)), stored, !setting.has_timers)
+        ExploredNode::open(
+            setting,
+            me,
+            (Incarnation(1), AmnesiaCount(1)),
+            stored,
+            !setting.has_timers,
+        )
     }
 
     fn open(
         setting: &Setting,
         me: NodeId,
-        (incarnation, loss): (Incarnation, Loss),
+        (incarnation, amnesia): (Incarnation, AmnesiaCount),
         stored: Stored,
         is_quiet: bool,
     ) -> ExploredNode<P> {
@@ -120,7 +127,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             workers,
         };
         let sets = ReplicaSets::shared(ReplicaSet::new(Epoch(1), me, &setting.replicas));
-        let mut peers = Peers::new(me, incarnation, loss, &setting.ids);
+        let mut peers = Peers::new(me, incarnation, amnesia, &setting.ids);
         setting.ids.iter().for_each(|&id| peers.set_up(id, true));
         let absence = if durable { Absence::Kept } else { Absence::Certain };
         let mut cache = RegisterCache::new(absence);
@@ -217,7 +224,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
                 let known = self.peers.get(NodeId(node)).map_or(0, |it| it.incarnation.0);
                 // A first start has incarnation 1, which the others need not have heard of.
                 let incarnation = Incarnation(known.max(1) + 1);
-                self.peers.learn(NodeId(node), incarnation, Loss(0));
+                self.peers.learn(NodeId(node), incarnation, AmnesiaCount(0));
                 self.lose_peer(setting, NodeId(node), &mut output)?;
                 self.peers.set_up(NodeId(node), true);
                 self.step(setting, Event::PeerUp { node: NodeId(node) }, &mut output)?;
@@ -236,14 +243,14 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         self.step(setting, Event::PeerReset { node }, output)
     }
 
-    fn me(&self) -> (NodeId, Incarnation, Loss) {
+    fn me(&self) -> (NodeId, Incarnation, AmnesiaCount) {
         let me = self.peers.own();
-        (me.node, me.incarnation, me.loss)
+        (me.node, me.incarnation, me.amnesia)
     }
 
     fn wipe(&mut self, setting: &Setting, output: &mut StepOutput) -> Result<(), String> {
-        let (me, incarnation, loss) = self.me();
-        let begun = (Incarnation(incarnation.0 + 1), Loss(loss.0 + 1));
+        let (me, incarnation, amnesia) = self.me();
+        let begun = (Incarnation(incarnation.0 + 1), AmnesiaCount(amnesia.0 + 1));
         *self = ExploredNode::open(setting, me, begun, Stored::default(), self.is_quiet);
         let shard = setting.key.shard();
         self.cache.set_forgotten(shard, true);
@@ -251,8 +258,8 @@ impl<P: Protocol + Debug> ExploredNode<P> {
     }
 
     fn restart(&mut self, setting: &Setting) {
-        let (me, incarnation, loss) = self.me();
-        let begun = (Incarnation(incarnation.0 + 1), loss);
+        let (me, incarnation, amnesia) = self.me();
+        let begun = (Incarnation(incarnation.0 + 1), amnesia);
         let stored = std::mem::take(&mut self.stored);
         *self = ExploredNode::open(setting, me, begun, stored, self.is_quiet);
     }
@@ -264,13 +271,13 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         envelope: SentMessage,
         output: &mut StepOutput,
     ) -> Result<(), String> {
-        let SentMessage { from: (node, incarnation, loss), losses, bytes, .. } = envelope;
+        let SentMessage { from: (node, incarnation, amnesia), losses, bytes, .. } = envelope;
         let me = self.peers.me();
-        let mut grew = self.peers.learn(node, incarnation, loss);
-        for (other, loss) in losses.into_iter().filter(|(other, _)| *other != me) {
-            grew |= self.peers.learn(other, Incarnation(0), loss);
+        let mut grew = self.peers.learn(node, incarnation, amnesia);
+        for (other, amnesia) in losses.into_iter().filter(|(other, _)| *other != me) {
+            grew |= self.peers.learn(other, Incarnation(0), amnesia);
         }
-        let is_void = self.peers.get(node).is_some_and(|known| loss < known.loss);
+        let is_void = self.peers.get(node).is_some_and(|known| amnesia < known.amnesia);
         if grew {
             self.step(setting, Event::ViewChanged, output)?;
         }
@@ -278,7 +285,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             return Ok(());
         }
         let message = P::Message::from_bytes(&bytes).map_err(|_| "a message without meaning")?;
-        let from = Peer { node, incarnation, loss };
+        let from = Peer { node, incarnation, amnesia };
         self.step(setting, Event::Peer { from, message }, output)
     }
 
@@ -359,11 +366,11 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         fx.recovered.into_iter().for_each(|shard| self.cache.set_forgotten(shard, false));
         own.extend(fx.scans.iter().map(|scan| Event::Scanned(self.scanned(scan))));
         let from = self.me();
-        let losses: Vec<_> = self.peers.nodes().iter().map(|it| (it.node, it.loss)).collect();
+        let losses: Vec<_> = self.peers.nodes().iter().map(|it| (it.node, it.amnesia)).collect();
         for send in fx.sends {
-            let (node, incarnation, loss) = from;
+            let (node, incarnation, amnesia) = from;
             if send.to == node {
-                let from = Peer { node, incarnation, loss };
+                let from = Peer { node, incarnation, amnesia };
                 own.push(Event::Peer { from, message: send.message });
                 continue;
             }

@@ -9,7 +9,7 @@ pub mod session_order;
 use protocols::Protocol;
 use protocols::abd::Abd;
 use protocols::rmwpaxos::RmwPaxos;
-use types::{Incarnation, Loss, NodeId};
+use types::{AmnesiaCount, Incarnation, NodeId};
 
 /// A message on its way.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Sent<'a> {
     pub from: NodeId,
     pub to: NodeId,
     pub incarnation: Incarnation,
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
     /// As the protocol encodes it.
     pub bytes: &'a [u8],
 }

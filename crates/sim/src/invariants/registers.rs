@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use protocols::rmwpaxos::{Delta, Message, Payload, Report, State};
 use types::key::ByHash;
-use types::{Key, Loss, NodeId, Round, Wire};
+use types::{AmnesiaCount, Key, NodeId, Round, Wire};
 
 use super::{Sent, Watcher};
 
@@ -23,7 +23,7 @@ struct RegisterHistory {
     /// The highest round known to be chosen, with its version.
     chosen: Option<(Round, u64)>,
     /// The last report of each acceptor to each other node: only frames to one node are in order.
-    accepted: BTreeMap<(NodeId, NodeId, Loss), Round>,
+    accepted: BTreeMap<(NodeId, NodeId, AmnesiaCount), Round>,
     /// The first report after all had come to rest, unless a client has written since.
     rest: Rest,
 }
@@ -153,7 +153,7 @@ impl RegisterHistory {
         if let Some(state) = &report.state {
             self.on_state(key, report.accepted, state)?;
         }
-        let last = self.accepted.entry((sent.from, sent.to, sent.loss)).or_insert(Round::NONE);
+        let last = self.accepted.entry((sent.from, sent.to, sent.amnesia)).or_insert(Round::NONE);
         let is_below_floor = report.accepted.is_none() && last.ballot() <= report.floor_ballot;
         if report.accepted < *last && !is_below_floor {
             return Err(format!(
@@ -256,7 +256,7 @@ mod tests {
             from: NodeId(1),
             to: NodeId(2),
             incarnation: Incarnation(1),
-            loss: Loss(1),
+            amnesia: AmnesiaCount(1),
             bytes: &bytes,
         })
     }

@@ -101,7 +101,7 @@ impl Run {
         // The watchers remember messages of this node that its medium does not.
         self.world.watchers.clear();
         let earlier = self.world.warnings.len();
-        let loss = self.world.loss(node);
+        let amnesia = self.world.amnesia(node);
         // A restarted node has forgotten earlier comparisons: it repairs reverted registers without
         // reporting them.
         let is_remembered = self.rng.chance(0.7);
@@ -133,7 +133,7 @@ impl Run {
                 return Err(reason.into());
             }
         }
-        let is_raised = self.world.loss(node) > loss;
+        let is_raised = self.world.amnesia(node) > amnesia;
         // Damage that a second copy repairs costs no register.
         let forgets = |(by, text): &(usize, String)| *by == node && text.contains("forgotten");
         let has_forgotten = self.world.warnings[earlier..].iter().any(forgets);

@@ -66,7 +66,7 @@ impl World {
                 from: header.sender,
                 to: node_id(to),
                 incarnation: header.incarnation,
-                loss: header.loss,
+                amnesia: header.amnesia,
                 bytes: message.bytes,
             };
             for watcher in &mut self.watchers {
@@ -120,8 +120,8 @@ impl World {
         }
         self.network.connect(a, b);
         for (at, peer) in [(a, b), (b, a)] {
-            let SimNode { id, incarnation, loss, .. } = self.nodes[peer];
-            self.input_all(at, &Input::PeerUp { node: id, incarnation, loss });
+            let SimNode { id, incarnation, amnesia, .. } = self.nodes[peer];
+            self.input_all(at, &Input::PeerUp { node: id, incarnation, amnesia });
         }
     }
 

@@ -36,7 +36,7 @@ impl World {
             // As an operator would: wipe the node, which recovers from the others.
             it.medium.wipe();
             it.model.wipe();
-            it.loss.0 += 1;
+            it.amnesia.0 += 1;
             it.uptimes.clear();
             opened = it.medium.open(workers);
         }
@@ -58,7 +58,7 @@ impl World {
                 workers,
                 me: it.id,
                 incarnation: it.incarnation,
-                loss: it.loss,
+                amnesia: it.amnesia,
                 members: members.clone(),
                 replicas: Some(config.replicas),
                 seed: self.rng.next_u64(),
@@ -89,13 +89,13 @@ impl World {
             start: self.counts.starts,
             workers_state,
             paused_until: 0,
-            is_loss_rising: false,
+            is_amnesia_rising: false,
             uptimes,
             saving: None,
             uptimes_due: u64::MAX,
         });
-        let (incarnation, loss) = (it.incarnation, it.loss);
-        self.note(|| format!("n{} starts as {incarnation:?} {loss:?}", node + 1));
+        let (incarnation, amnesia) = (it.incarnation, it.amnesia);
+        self.note(|| format!("n{} starts as {incarnation:?} {amnesia:?}", node + 1));
         for worker in 0..workers {
             self.plan_turn(node, worker, self.now);
         }
@@ -150,7 +150,7 @@ impl World {
 
     pub(super) fn forget(&mut self, node: usize) {
         let it = &mut self.nodes[node];
-        it.loss.0 += 1;
+        it.amnesia.0 += 1;
         it.uptimes.clear();
         it.model.wipe();
         self.note(|| format!("n{} forgets everything", node + 1));
@@ -179,15 +179,15 @@ impl World {
         self.nodes[node].workers = workers;
     }
 
-    pub(super) fn raise_loss(&mut self, node: usize) {
+    pub(super) fn raise_amnesia(&mut self, node: usize) {
         let it = &mut self.nodes[node];
-        it.loss.0 += 1;
-        let loss = it.loss;
+        it.amnesia.0 += 1;
+        let amnesia = it.amnesia;
         if let Some(process) = &mut it.process {
-            process.is_loss_rising = false;
+            process.is_amnesia_rising = false;
         }
-        self.note(|| format!("n{} raised its loss to {loss:?}", node + 1));
-        self.input_all(node, &Input::Loss { loss });
+        self.note(|| format!("n{} raised its loss to {amnesia:?}", node + 1));
+        self.input_all(node, &Input::Amnesia { amnesia });
     }
 
     /// Checks the node's clocks by then.

@@ -39,8 +39,8 @@ impl World {
         let mut outputs = std::mem::take(&mut self.outputs);
         let workers = process.workers_state.len();
         let worker_state = &mut process.workers_state[worker];
-        let hears_of_loss =
-            worker_state.inbox.iter().any(|input| matches!(input, Input::Loss { .. }));
+        let hears_of_amnesia =
+            worker_state.inbox.iter().any(|input| matches!(input, Input::Amnesia { .. }));
         for (node, pace) in paces {
             if worker_state.worker.peers().get(node).is_some_and(|member| member.pace != pace) {
                 worker_state.inbox.push(Input::PeerPace { node, pace });
@@ -55,7 +55,7 @@ impl World {
             let first = usize::from(shard.0) % nodes;
             (node + nodes - first) % nodes < replicas
         };
-        it.model.end_turn((worker, workers), hears_of_loss, is_replica);
+        it.model.end_turn((worker, workers), hears_of_amnesia, is_replica);
         if let Some(complaint) = it.model.complaint() {
             self.failure.get_or_insert(format!("n{}: {complaint}", it.id));
         }
@@ -100,8 +100,8 @@ impl World {
                 self.plan_turn(node, to, self.now);
             }
         }
-        if std::mem::take(&mut out.raise_loss) {
-            self.plan_loss(node);
+        if std::mem::take(&mut out.raise_amnesia) {
+            self.plan_amnesia(node);
         }
         if std::mem::take(&mut out.uptimes_changed) {
             let at = self.now + self.rng.between(1_000, self.config.flush_max);
@@ -112,9 +112,9 @@ impl World {
         spoke
     }
 
-    fn plan_loss(&mut self, node: usize) {
+    fn plan_amnesia(&mut self, node: usize) {
         let Some(process) = &mut self.nodes[node].process else { return };
-        if !std::mem::replace(&mut process.is_loss_rising, true) {
+        if !std::mem::replace(&mut process.is_amnesia_rising, true) {
             let start = process.start;
             let at = self.now + self.rng.between(10_000, 1_000_000);
             self.schedule(at, PlannedEvent::LossRaised { node, start });

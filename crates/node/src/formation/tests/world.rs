@@ -220,7 +220,7 @@ impl World {
         Hello {
             node,
             incarnation: machine.disk.mine.incarnation,
-            loss: machine.disk.mine.loss,
+            amnesia: machine.disk.mine.amnesia,
             cluster: machine.running.as_ref().and_then(Formation::cluster),
             channel: transport::handshake::CHANNEL_CONTROL,
             workers: 1,
@@ -385,7 +385,7 @@ impl World {
         life.most = mine;
         for one in former.iter().filter(|one| one.formed == Some(cluster)) {
             assert!(
-                one.most.loss < mine.loss && one.most.incarnation < mine.incarnation,
+                one.most.amnesia < mine.amnesia && one.most.incarnation < mine.incarnation,
                 "{node:?} uses {mine:?} again, after {one:?}"
             );
         }

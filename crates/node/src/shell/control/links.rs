@@ -455,7 +455,7 @@ impl Control {
         Hello {
             node: self.node_status.id(),
             incarnation: mine.incarnation,
-            loss: mine.loss,
+            amnesia: mine.amnesia,
             cluster: self.formation.cluster(),
             channel,
             workers: self.node_status.workers.len() as u16,

@@ -221,7 +221,7 @@ impl Control {
     }
 
     /// Data was found lost or damaged at run time.
-    pub(super) fn report_loss(&mut self, message: &str) {
+    pub(super) fn report_amnesia(&mut self, message: &str) {
         if self.recovery.begin(self.node_status.clocks.now()) {
             event!(self.node_status, WARN, "recovery", message);
         }
@@ -333,7 +333,8 @@ impl Control {
         }
         let (message, reason) = match why {
             Reset::RefusedByPeer(Refusal::Stale) => {
-                // A loss that has just been raised is known there with the next connection.
+                // An amnesia count that has just been raised is known there with the next
+                // connection.
                 self.stale += 1;
                 if self.stale < STALE_MAX {
                     return;

@@ -40,7 +40,7 @@ pub(super) fn reporters(
 pub(crate) fn note(cx: &Cx<'_>, in_sync: &mut Tally, node: NodeId, is_in_sync: bool) {
     match cx.replicas.member(node) {
         Some(member) if is_in_sync => {
-            in_sync.add(cx.replicas, node, member.loss);
+            in_sync.add(cx.replicas, node, member.amnesia);
         }
         _ => in_sync.remove(cx.replicas, node),
     }

@@ -1,7 +1,7 @@
 //! The way out of lost memory [spec 8]: a forgotten register or shard is silent. Services ask a
 //! majority of others for it and install the answer here.
 
-use types::{Ballot, Key, Loss, Shard};
+use types::{AmnesiaCount, Ballot, Key, Shard};
 
 use super::instance::Core;
 use crate::register_cache::CachedRegister;
@@ -92,9 +92,9 @@ impl Core {
 
 /// Registers held under a lower loss are no evidence about the shard from now on.
 pub(crate) fn note_loss(cx: &mut Cx<'_>, shard: Shard) {
-    let loss = cx.replicas.member(cx.replicas.me()).map_or(Loss(0), |me| me.loss);
-    if cx.metas.get(shard).lost_at < loss {
-        cx.metas.get_mut(shard).lost_at = loss;
+    let amnesia = cx.replicas.member(cx.replicas.me()).map_or(AmnesiaCount(0), |me| me.amnesia);
+    if cx.metas.get(shard).lost_at < amnesia {
+        cx.metas.get_mut(shard).lost_at = amnesia;
         cx.metas.persist(shard);
     }
 }

@@ -3,7 +3,7 @@
 use base::Nanos;
 use smallvec::SmallVec;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Key, Loss, NodeId, Outcome, Round};
+use types::{AmnesiaCount, Ballot, Key, NodeId, Outcome, Round};
 
 use super::ancestry::{Ancestry, fate, outcome_of};
 use super::hooks::{Hooks, Notice};
@@ -125,7 +125,7 @@ impl Core {
             && one.ballot == ballot
         {
             let accepted = report.accepted;
-            count_promise(cx, key, one, (from.node, from.loss), report);
+            count_promise(cx, key, one, (from.node, from.amnesia), report);
             if hooks.disputes(cx, from.node, key, accepted) {
                 one.promises.dispute(cx.replicas, from.node);
             }
@@ -235,7 +235,7 @@ impl Core {
             if counts {
                 let before = (two.in_flight.len(), two.collecting, two.unproven.is_some());
                 let k = if round.ballot() == two.ballot { round.k() } else { two.k };
-                two.acks.add(index, k, from.loss);
+                two.acks.add(index, k, from.amnesia);
                 self.prove(cx, key, two);
                 self.settle_chosen(cx, &mut active);
                 let after =
@@ -339,7 +339,7 @@ impl Core {
         // An accept is refused by an equal floor, too: the register it belonged to was collected.
         if let Some((_, refusals)) = ours.filter(|(own, _)| recovering || promised >= *own) {
             if !recovering {
-                refusals.by.add(cx.replicas, from.node, from.loss);
+                refusals.by.add(cx.replicas, from.node, from.amnesia);
                 refusals.at = cx.now;
                 let highest = active.lost_to.map_or(promised, |(known, _)| known.max(promised));
                 active.lost_to = Some((highest, cx.now));
@@ -492,7 +492,7 @@ pub(super) fn count_promise(
     cx: &mut Cx<'_>,
     key: &Key,
     one: &mut PhaseOne,
-    (node, loss): (NodeId, Loss),
+    (node, amnesia): (NodeId, AmnesiaCount),
     mut report: Report,
 ) {
     let ballot = one.ballot;
@@ -503,7 +503,7 @@ pub(super) fn count_promise(
         let known = one.have.as_ref().filter(|(round, _)| *round == report.accepted);
         report.state = known.map(|(_, state)| state.clone());
     }
-    one.promises.add(cx.replicas, node, loss, report);
+    one.promises.add(cx.replicas, node, amnesia, report);
 }
 
 fn read_base(cx: &Cx<'_>, promises: &Reports) -> Base {

@@ -105,7 +105,7 @@ impl Core {
                 report.state = known_state(cx, key, &round.reports, report.accepted);
             }
             let accepted = report.accepted;
-            round.reports.add(cx.replicas, from.node, from.loss, report);
+            round.reports.add(cx.replicas, from.node, from.amnesia, report);
             if hooks.disputes(cx, from.node, key, accepted) {
                 round.reports.dispute(cx.replicas, from.node);
             }

@@ -138,7 +138,7 @@ impl Core {
                 let report = full_report(cx, me, (key, Round::NONE), hooks);
                 match cx.replicas.member(me) {
                     Some(&member) if after == Ticket::DURABLE => {
-                        proposer::count_promise(cx, key, one, (me, member.loss), report);
+                        proposer::count_promise(cx, key, one, (me, member.amnesia), report);
                     }
                     _ => {
                         let key = key.clone();
@@ -187,7 +187,7 @@ impl Core {
                 let after = accepted_gate(cx, key);
                 match cx.replicas.index(me) {
                     Some(index) if after == Ticket::DURABLE && round.ballot() == two.ballot => {
-                        two.acks.set(index, round.k(), cx.replicas.at(index).loss);
+                        two.acks.set(index, round.k(), cx.replicas.at(index).amnesia);
                     }
                     _ => cx.fx.send(me, Message::Accepted { key: key.clone(), round }, after),
                 }

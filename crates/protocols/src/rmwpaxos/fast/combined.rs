@@ -16,7 +16,7 @@
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Key, Loss, NodeId, Round, Ticket};
+use types::{AmnesiaCount, Ballot, Key, NodeId, Round, Ticket};
 
 use crate::mutation::{self, Mutation};
 use crate::peers::Member;
@@ -97,11 +97,12 @@ impl Combined {
     ) {
         base::sometimes!("a first proposal travels with phase 1");
         self.sent.add(1);
-        let loss = cx.replicas.member(core.me()).map_or(Loss(0), |member| member.loss);
+        let amnesia =
+            cx.replicas.member(core.me()).map_or(AmnesiaCount(0), |member| member.amnesia);
         two.unproven = Some(Unproven {
             base,
             payload,
-            loss,
+            amnesia,
             asked: [None; MEMBERS_MAX],
             is_asked_anew: false,
             differing: Tally::default(),
@@ -182,7 +183,7 @@ impl Combined {
         if let Phase::Owner(two) = &mut active.phase
             && let Some(unproven) = &mut two.unproven
         {
-            unproven.differing.add(cx.replicas, from.node, from.loss);
+            unproven.differing.add(cx.replicas, from.node, from.amnesia);
             unproven.until = unproven.until.min(until);
             if is_dead(unproven, cx.replicas) {
                 base::sometimes!("a first proposal that travels with phase 1 never was one");
@@ -239,8 +240,9 @@ pub(crate) fn on_prepare_accept(
 fn has_promised(cx: &Cx<'_>, from: Peer, ballot: Ballot) -> bool {
     let is_proposer = from.node == ballot.node() && from.incarnation == ballot.incarnation();
     // It may have waited here for its register to be read while the loss became known.
-    let is_current = cx.replicas.member(from.node).is_some_and(|member| from.loss >= member.loss)
-        || mutation::is(Mutation::FirstFromBeforeLoss);
+    let is_current =
+        cx.replicas.member(from.node).is_some_and(|member| from.amnesia >= member.amnesia)
+            || mutation::is(Mutation::FirstFromBeforeLoss);
     let set = cx.replicas.set;
     is_proposer && is_current && set.is_quorum_of_any_two() && ballot.epoch() == set.epoch()
 }
@@ -311,7 +313,7 @@ fn payload(deltas: &Deltas, tip: &Tip, state: State) -> Option<(State, Payload)>
 /// that is known now.
 fn is_void(core: &Core, cx: &Cx<'_>, two: &PhaseTwo) -> bool {
     let is_void = |unproven: &Unproven| {
-        cx.replicas.member(core.me()).is_none_or(|member| member.loss != unproven.loss)
+        cx.replicas.member(core.me()).is_none_or(|member| member.amnesia != unproven.amnesia)
     };
     two.unproven.as_ref().is_some_and(is_void) && !mutation::is(Mutation::FirstRepeatedAfterLoss)
 }
@@ -319,9 +321,10 @@ fn is_void(core: &Core, cx: &Cx<'_>, two: &PhaseTwo) -> bool {
 /// True if no member has accepted the proposal or ever will. Each member that could accept it has
 /// promised its ballot, holds another round, and has lost no memory since it was asked.
 fn is_dead(unproven: &Unproven, replicas: Replicas<'_>) -> bool {
-    let is_out = |(member, asked): (&Member, &Option<Loss>)| {
-        asked
-            .is_none_or(|loss| loss == member.loss && unproven.differing.has(replicas, member.node))
+    let is_out = |(member, asked): (&Member, &Option<AmnesiaCount>)| {
+        asked.is_none_or(|amnesia| {
+            amnesia == member.amnesia && unproven.differing.has(replicas, member.node)
+        })
     };
     !unproven.is_asked_anew && replicas.members().zip(&unproven.asked).all(is_out)
 }
@@ -338,9 +341,9 @@ fn send(cx: &mut Cx<'_>, key: &Key, two: &mut PhaseTwo, node: NodeId, after: Tic
     let (Some(unproven), Some(index)) = (&mut two.unproven, cx.replicas.index(node)) else {
         return;
     };
-    let loss = cx.replicas.at(index).loss;
-    let known = *unproven.asked[index].get_or_insert(loss);
-    unproven.is_asked_anew |= known != loss;
+    let amnesia = cx.replicas.at(index).amnesia;
+    let known = *unproven.asked[index].get_or_insert(amnesia);
+    unproven.is_asked_anew |= known != amnesia;
     let message = Message::PrepareAccept {
         key: key.clone(),
         round,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use types::wire::put_varint;
-use types::{Ballot, Key, Loss, Malformed, Reader, Round, Shard, Wire};
+use types::{AmnesiaCount, Ballot, Key, Malformed, Reader, Round, Shard, Wire};
 
 use super::delta::Delta;
 use super::kind;
@@ -149,16 +149,16 @@ impl Wire for Message {
                 have.encode(out);
                 out.push(u8::from(*insist));
             }
-            Message::Older { key, round, floor, loss } => {
+            Message::Older { key, round, floor, amnesia } => {
                 head(kind::OLDER, key);
                 round.encode(out);
                 floor.encode(out);
-                put_varint(out, u64::from(loss.0));
+                put_varint(out, u64::from(amnesia.0));
             }
-            Message::OlderFloor { shard, floor, loss } => {
+            Message::OlderFloor { shard, floor, amnesia } => {
                 out.extend_from_slice(&[kind::OLDER_FLOOR, shard.0]);
                 floor.encode(out);
-                put_varint(out, u64::from(loss.0));
+                put_varint(out, u64::from(amnesia.0));
             }
             Message::Touch { .. } => unreachable!("a touch never leaves its node"),
         }
@@ -174,7 +174,7 @@ impl Wire for Message {
         }
         if kind == kind::OLDER_FLOOR {
             let (shard, floor) = (Shard(reader.u8()?), Ballot::decode(reader)?);
-            return Ok(Message::OlderFloor { shard, floor, loss: decode_loss(reader)? });
+            return Ok(Message::OlderFloor { shard, floor, amnesia: decode_loss(reader)? });
         }
         let key = Key::decode(reader)?;
         Ok(match kind {
@@ -233,7 +233,7 @@ impl Wire for Message {
             }
             kind::OLDER => {
                 let (round, floor) = (Round::decode(reader)?, Ballot::decode(reader)?);
-                Message::Older { key, round, floor, loss: decode_loss(reader)? }
+                Message::Older { key, round, floor, amnesia: decode_loss(reader)? }
             }
             kind::CHOSEN => Message::Chosen { key, round: proposal(reader)? },
             kind::FORWARD => Message::Forward { key, forward: Forward::decode(reader)? },
@@ -254,8 +254,8 @@ impl Wire for Message {
     }
 }
 
-fn decode_loss(reader: &mut Reader<'_>) -> Result<Loss, Malformed> {
-    u32::try_from(reader.varint()?).map(Loss).map_err(|_| Malformed)
+fn decode_loss(reader: &mut Reader<'_>) -> Result<AmnesiaCount, Malformed> {
+    u32::try_from(reader.varint()?).map(AmnesiaCount).map_err(|_| Malformed)
 }
 
 fn decode_listing(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malformed> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use types::{Ballot, Key, Loss, NodeId, Reader, Round, Shard, Wire};
+use types::{AmnesiaCount, Ballot, Key, NodeId, Reader, Round, Shard, Wire};
 
 use super::delta::Delta;
 use super::kind;
@@ -78,12 +78,12 @@ pub enum Message {
     },
     /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` did not help.
     Want { key: Key, have: Round, insist: bool },
-    /// The receiver durably held `round` at amnesia count `loss`, and seems to hold less now. Or it
-    /// held no register, with this floor, and seems to hold one below.
-    Older { key: Key, round: Round, floor: Ballot, loss: Loss },
-    /// The receiver durably had this floor at amnesia count `loss`, and has named a lower one
+    /// The receiver durably held `round` at amnesia count `amnesia`, and seems to hold less now. Or
+    /// it held no register, with this floor, and seems to hold one below.
+    Older { key: Key, round: Round, floor: Ballot, amnesia: AmnesiaCount },
+    /// The receiver durably had this floor at amnesia count `amnesia`, and has named a lower one
     /// since.
-    OlderFloor { shard: Shard, floor: Ballot, loss: Loss },
+    OlderFloor { shard: Shard, floor: Ballot, amnesia: AmnesiaCount },
     /// To this node itself: makes the register resident and starts its due action.
     Touch { key: Key, due: Due },
 }

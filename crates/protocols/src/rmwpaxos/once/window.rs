@@ -70,7 +70,7 @@ pub(crate) fn rest(register: &Register, uptime: &dyn Uptime) -> Option<Millis> {
 
 #[cfg(test)]
 mod tests {
-    use types::{Ballot, Incarnation, Loss, NodeId, Round};
+    use types::{AmnesiaCount, Ballot, Incarnation, NodeId, Round};
 
     use types::Malformed;
 
@@ -208,17 +208,17 @@ mod tests {
     fn majority_drops_entries_that_each_finds_over() {
         let nodes = [NodeId(1), NodeId(2), NodeId(3)];
         let set = ReplicaSet::new(types::Epoch(1), NodeId(1), &nodes);
-        let peers = Peers::new(NodeId(1), Incarnation(1), Loss(1), &nodes);
+        let peers = Peers::new(NodeId(1), Incarnation(1), AmnesiaCount(1), &nodes);
         let replicas = Replicas { set: &set, peers: &peers };
         let (older, newer) = (remembering("ab"), remembering("abc"));
         let mut reports = Reports::default();
-        reports.add(replicas, NodeId(1), Loss(1), report(birth(1).round(1), &older, 0b11));
+        reports.add(replicas, NodeId(1), AmnesiaCount(1), report(birth(1).round(1), &older, 0b11));
         assert!(droppable(&reports, replicas, Some(&newer)).is_empty(), "one is no majority");
-        reports.add(replicas, NodeId(2), Loss(1), report(birth(1).round(2), &newer, 0b101));
+        reports.add(replicas, NodeId(2), AmnesiaCount(1), report(birth(1).round(2), &newer, 0b101));
         let over = droppable(&reports, replicas, Some(&newer));
         let ids: Vec<EntryId> = table::ids(newer.once().expect("it remembers")).collect();
         assert_eq!(over, [ids[0]], "states may differ, transitions may not");
-        reports.add(replicas, NodeId(3), Loss(1), report(birth(1).round(2), &newer, 0b010));
+        reports.add(replicas, NodeId(3), AmnesiaCount(1), report(birth(1).round(2), &newer, 0b010));
         assert_eq!(droppable(&reports, replicas, Some(&newer)), [ids[0], ids[1]]);
         assert!(droppable(&reports, replicas, Some(&remembering(""))).is_empty());
         assert!(droppable(&reports, replicas, None).is_empty());

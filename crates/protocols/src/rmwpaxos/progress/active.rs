@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use base::{Millis, Nanos};
 use smallvec::SmallVec;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Key, Loss, Round, SessionId};
+use types::{AmnesiaCount, Ballot, Key, Round, SessionId};
 
 use crate::peers::Member;
 use crate::quorum::{Acks, Tally};
@@ -144,9 +144,9 @@ pub struct Unproven {
     pub base: Round,
     pub payload: Payload,
     /// This node's loss when it promised the ballot.
-    pub loss: Loss,
+    pub amnesia: AmnesiaCount,
     /// Members that it was sent to, and the loss that was known of each then.
-    pub asked: [Option<Loss>; MEMBERS_MAX],
+    pub asked: [Option<AmnesiaCount>; MEMBERS_MAX],
     /// A member was asked again after it had lost its memory: it has forgotten its own answer.
     pub is_asked_anew: bool,
     /// Members that hold another round than the base.

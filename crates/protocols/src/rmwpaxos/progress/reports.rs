@@ -1,6 +1,6 @@
 //! Reports of members about one register: the answers to a quorum read, to phase 1, to a recovery.
 
-use types::{Loss, NodeId, Round};
+use types::{AmnesiaCount, NodeId, Round};
 
 use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
@@ -26,11 +26,17 @@ impl Reports {
         self.disputed = 0;
     }
 
-    pub fn add(&mut self, replicas: Replicas<'_>, from: NodeId, loss: Loss, report: Report) {
+    pub fn add(
+        &mut self,
+        replicas: Replicas<'_>,
+        from: NodeId,
+        amnesia: AmnesiaCount,
+        report: Report,
+    ) {
         let Some(index) = replicas.index(from) else { return };
         // A report from before a loss must not take the place of a later one and count as if it
         // were later.
-        if self.tally.add(replicas, from, loss) || self.tally.is_from(index, loss) {
+        if self.tally.add(replicas, from, amnesia) || self.tally.is_from(index, amnesia) {
             if self.by_member.len() <= index {
                 self.by_member.resize(index + 1, None);
             }

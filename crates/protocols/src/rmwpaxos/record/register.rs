@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use base::{Millis, Nanos};
 use types::wire::put_varint;
-use types::{Ballot, Epoch, Loss, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
+use types::{AmnesiaCount, Ballot, Epoch, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
 
 use crate::rmwpaxos::once::starts::Starts;
 use crate::rmwpaxos::record::fences::Fences;
@@ -239,7 +239,7 @@ pub struct ShardMeta {
     pub disbelieved: bool,
     /// The amnesia count at the shard's last loss. It makes claims about earlier states
     /// meaningless.
-    pub lost_at: Loss,
+    pub lost_at: AmnesiaCount,
 
     /// After a restart: every promise that could have been given before it.
     pub restart_floor: Ballot,
@@ -270,7 +270,7 @@ impl Wire for ShardMeta {
         put_varint(out, self.ceiling);
         out.push(u8::from(self.void) << u8::from(self.disbelieved));
         self.fences.encode(out);
-        if self.lost_at > Loss(0) {
+        if self.lost_at > AmnesiaCount(0) {
             put_varint(out, u64::from(self.lost_at.0));
         }
     }
@@ -289,16 +289,16 @@ impl Wire for ShardMeta {
             return Err(Malformed);
         }
         let fences = Fences::decode(reader)?;
-        let lost_at = if reader.is_empty() { Loss(0) } else { lost_at(reader)? };
+        let lost_at = if reader.is_empty() { AmnesiaCount(0) } else { lost_at(reader)? };
         let fields = ShardMeta { floor_ballot, floor_version, ceiling, ..ShardMeta::default() };
         Ok(ShardMeta { void, disbelieved, lost_at, fences, ..fields })
     }
 }
 
 /// Left out unless the shard had a loss.
-fn lost_at(reader: &mut Reader<'_>) -> Result<Loss, Malformed> {
+fn lost_at(reader: &mut Reader<'_>) -> Result<AmnesiaCount, Malformed> {
     match u32::try_from(reader.varint()?) {
-        Ok(loss @ 1..) => Ok(Loss(loss)),
+        Ok(amnesia @ 1..) => Ok(AmnesiaCount(amnesia)),
         _ => Err(Malformed),
     }
 }
@@ -419,7 +419,8 @@ mod tests {
             assert_eq!(fields.to_bytes(), old);
             let mut fences = Fences::default();
             fences.raise(NodeId(3), Incarnation(7));
-            let lost = ShardMeta { void, disbelieved: void, lost_at: Loss(200), fences, ..fields };
+            let lost =
+                ShardMeta { void, disbelieved: void, lost_at: AmnesiaCount(200), fences, ..fields };
             assert_eq!(ShardMeta::from_bytes(&lost.to_bytes()), Ok(lost));
         }
     }

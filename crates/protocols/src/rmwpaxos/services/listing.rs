@@ -70,7 +70,9 @@ pub(crate) struct Found {
 impl Listings {
     pub(crate) fn add(&mut self, replicas: Replicas<'_>, from: Peer, listing: Listing) {
         let Some(index) = replicas.index(from.node) else { return };
-        if self.tally.add(replicas, from.node, from.loss) || self.tally.is_from(index, from.loss) {
+        if self.tally.add(replicas, from.node, from.amnesia)
+            || self.tally.is_from(index, from.amnesia)
+        {
             self.by_member[index] = Some(listing);
         }
     }

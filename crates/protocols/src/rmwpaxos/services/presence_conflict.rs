@@ -40,19 +40,19 @@ impl RollbackDetector {
         let (shard, member) = (key.shard(), cx.replicas.index(node)?);
         let past = match own {
             None => {
-                let (loss, floor) = ranges.was_equal_under(shard, member)?;
-                Past { round: Round::NONE, floor, loss }
+                let (amnesia, floor) = ranges.was_equal_under(shard, member)?;
+                Past { round: Round::NONE, floor, amnesia }
             }
             Some(register) => {
-                let loss = ranges.was_held_with(shard, member)?;
-                Past { round: register.accepted, floor: Ballot::ZERO, loss }
+                let amnesia = ranges.was_held_with(shard, member)?;
+                Past { round: register.accepted, floor: Ballot::ZERO, amnesia }
             }
         };
         // A tombstone may have been removed there since.
         let is_left_over = |register: &Register| deletion::leftover(register).is_some();
         let is_removed = theirs.is_none() && own.is_some_and(is_left_over);
         // The member alone knows whether its loss concerned this shard.
-        let has_lost = own.is_none() && cx.replicas.at(member).loss > past.loss;
+        let has_lost = own.is_none() && cx.replicas.at(member).amnesia > past.amnesia;
         let is_impossible = past.forbids(theirs, Ballot::ZERO) && !is_removed && !has_lost;
         is_impossible.then_some((member, past))
     }
@@ -81,8 +81,8 @@ impl RollbackDetector {
     fn witnessed(&self, ranges: &Ranges, cx: &Cx<'_>, key: &Key) -> Places {
         let shard = key.shard();
         let held_with = |(index, member): (usize, &Member)| {
-            let loss = ranges.was_held_with(shard, index);
-            let was_held = loss.is_some_and(|loss| member.loss <= loss);
+            let amnesia = ranges.was_held_with(shard, index);
+            let was_held = amnesia.is_some_and(|amnesia| member.amnesia <= amnesia);
             let is_other = member.node != cx.replicas.me();
             (is_other && (was_held || ranges.was_told(shard, index))).then_some(1 << index)
         };

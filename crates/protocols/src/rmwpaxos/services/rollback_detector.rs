@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Ballot, Key, Loss, NodeId, Round, Shard};
+use types::{AmnesiaCount, Ballot, Key, NodeId, Round, Shard};
 
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
@@ -70,7 +70,7 @@ pub(crate) struct Past {
     /// With an absent register: it was absent for every round up to this ballot.
     pub(crate) floor: Ballot,
     /// Its amnesia count then.
-    pub(crate) loss: Loss,
+    pub(crate) amnesia: AmnesiaCount,
 }
 
 impl Past {
@@ -113,9 +113,9 @@ impl RollbackDetector {
         (member, node): (usize, NodeId),
         past: Past,
     ) {
-        let Past { round, floor, loss } = past;
+        let Past { round, floor, amnesia } = past;
         self.note_told(ranges, cx, (key.shard(), member));
-        cx.fx.send_now(node, Message::Older { key, round, floor, loss });
+        cx.fx.send_now(node, Message::Older { key, round, floor, amnesia });
     }
 
     /// Ends the limit for a member that was told in vain. It answers a question that was asked
@@ -145,9 +145,11 @@ impl RollbackDetector {
         floor: Ballot,
     ) {
         let had = ranges.had_floor(shard, member).filter(|&(_, had)| floor < had);
-        let Some((loss, floor)) = had.filter(|_| self.may_tell(cx, shard, member)) else { return };
+        let Some((amnesia, floor)) = had.filter(|_| self.may_tell(cx, shard, member)) else {
+            return;
+        };
         self.note_told(ranges, cx, (shard, member));
-        cx.fx.send_now(node, Message::OlderFloor { shard, floor, loss });
+        cx.fx.send_now(node, Message::OlderFloor { shard, floor, amnesia });
     }
 
     /// Tells a member that holds a round of a register that is absent here, if it had removed it,
@@ -161,18 +163,19 @@ impl RollbackDetector {
     ) -> bool {
         let Some(member) = cx.replicas.index(node) else { return false };
         let removed = ranges.was_removed_with(key.shard(), member, theirs);
-        let Some((loss, floor)) = removed.filter(|_| self.may_tell(cx, key.shard(), member)) else {
+        let Some((amnesia, floor)) = removed.filter(|_| self.may_tell(cx, key.shard(), member))
+        else {
             return false;
         };
         // After a loss it recovered its floor from the others. Above theirs it may have accepted
         // again.
-        let has_lost = cx.replicas.member(node).is_some_and(|member| member.loss > loss);
+        let has_lost = cx.replicas.member(node).is_some_and(|member| member.amnesia > amnesia);
         let own = cx.metas.get(key.shard()).floor_ballot;
         let floor = if has_lost { floor.min(own) } else { floor };
         if theirs.ballot() > floor {
             return false;
         }
-        let past = Past { round: Round::NONE, floor, loss };
+        let past = Past { round: Round::NONE, floor, amnesia };
         self.tell_older(ranges, cx, key.clone(), (member, node), past);
         true
     }
@@ -197,10 +200,10 @@ impl RollbackDetector {
         cx: &mut Cx<'_>,
         shard: Shard,
         floor: Ballot,
-        loss: Loss,
+        amnesia: AmnesiaCount,
     ) {
         let meta = cx.metas.get(shard);
-        let is_void = meta.lost_at > loss || meta.void || cx.cache.is_forgotten(shard);
+        let is_void = meta.lost_at > amnesia || meta.void || cx.cache.is_forgotten(shard);
         if !is_void && meta.floor_ballot < floor && !mutation::is(Mutation::OlderIsLag) {
             self.find_void(core, cx, shard);
         }
@@ -217,7 +220,7 @@ impl RollbackDetector {
     ) {
         let meta = cx.metas.get(key.shard());
         let (lost_at, floor) = (meta.lost_at, meta.floor_ballot);
-        let is_void = lost_at > past.loss && !past.round.is_none();
+        let is_void = lost_at > past.amnesia && !past.round.is_none();
         if is_void || is_lost(cx, key) || mutation::is(Mutation::OlderIsLag) {
             return;
         }
@@ -261,7 +264,7 @@ impl RollbackDetector {
         if denial.held != own || denial.since + ONE_FOR <= cx.now {
             *denial = first;
         }
-        let is_new = denial.by.add(cx.replicas, from.node, from.loss);
+        let is_new = denial.by.add(cx.replicas, from.node, from.amnesia);
         if cx.replicas.is_quorum(&denial.by) {
             denied.remove(key);
             return true;

@@ -496,7 +496,7 @@ fn lost_register_calls_no_member_older() -> Result<(), String> {
     let held = world.nodes[1].register(&key).cloned().ok_or("it is held")?;
     let state = held.state.ok_or("it has a state")?;
     let own = *world.nodes[1].peers.own();
-    let from = Peer { node: own.node, incarnation: own.incarnation, loss: own.loss };
+    let from = Peer { node: own.node, incarnation: own.incarnation, amnesia: own.amnesia };
     world.nodes[0].cache.lose(&key);
     let message = Message::Repair { key, round: held.accepted, state };
     world.step(0, Event::Peer { from, message });

@@ -3,7 +3,7 @@
 //! Nodes are named by their index. The acceptors A1, A2, A3 of the specification are 0, 1, 2.
 
 use base::Nanos;
-use types::{Key, Loss, Outcome, Reply, Tag};
+use types::{AmnesiaCount, Key, Outcome, Reply, Tag};
 
 use super::strings::Ask;
 use super::world::{Envelope, World};
@@ -225,7 +225,7 @@ impl World {
         self.crash(index, 0);
         let node = &mut self.nodes[index];
         let me = *node.peers.own();
-        node.peers.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
+        node.peers.learn(me.node, me.incarnation, AmnesiaCount(me.amnesia.0 + 1));
         node.cache.fill(&key, None, true);
     }
 

@@ -11,8 +11,8 @@ use base::{Millis, Nanos, Prng};
 use checker::history::{ClientId, History, OpId};
 use checker::model::kv::{ExpiryTag, KvInput, KvOutput};
 use types::{
-    Epoch, Incarnation, Key, Loss, NodeId, Outcome, Reply, Round, SessionId, Shard, Tag, Ticket,
-    Wire,
+    AmnesiaCount, Epoch, Incarnation, Key, NodeId, Outcome, Reply, Round, SessionId, Shard, Tag,
+    Ticket, Wire,
 };
 
 use super::strings::{Ask, Line, Strings};
@@ -33,7 +33,7 @@ pub(super) const ONCE_TIMEOUT: Nanos = Nanos::from_secs(10);
 pub(super) struct Envelope {
     pub from: Peer,
     pub to: NodeId,
-    pub losses: Vec<(NodeId, Loss)>,
+    pub losses: Vec<(NodeId, AmnesiaCount)>,
     pub message: Message,
 }
 
@@ -167,12 +167,12 @@ impl World {
         };
         let ids: Vec<NodeId> = (1..=members).map(NodeId).collect();
         for &id in &ids {
-            let node = world.fresh_node(id, Incarnation(1), Loss(1), &ids, seed);
+            let node = world.fresh_node(id, Incarnation(1), AmnesiaCount(1), &ids, seed);
             world.nodes.push(node);
         }
         // Connections have exchanged the nodes' counters.
         for node in &mut world.nodes {
-            ids.iter().for_each(|&id| _ = node.peers.learn(id, Incarnation(1), Loss(1)));
+            ids.iter().for_each(|&id| _ = node.peers.learn(id, Incarnation(1), AmnesiaCount(1)));
         }
         world
     }
@@ -181,7 +181,7 @@ impl World {
         &self,
         me: NodeId,
         incarnation: Incarnation,
-        loss: Loss,
+        amnesia: AmnesiaCount,
         ids: &[NodeId],
         seed: u64,
     ) -> Node {
@@ -196,7 +196,7 @@ impl World {
             workers: 256,
         };
         let sets = ReplicaSets::of_all(Epoch(1), me, ids);
-        let mut peers = Peers::new(me, incarnation, loss, ids);
+        let mut peers = Peers::new(me, incarnation, amnesia, ids);
         ids.iter().for_each(|&id| peers.set_up(id, true));
         let mut metas = Metas::default();
         metas.fill(self.key.shard(), ShardMeta::default());
@@ -398,8 +398,8 @@ impl World {
         self.note_payload(&send.message);
         let peers = &self.nodes[index].peers;
         let me = peers.own();
-        let from = Peer { node: me.node, incarnation: me.incarnation, loss: me.loss };
-        let losses = peers.nodes().iter().map(|member| (member.node, member.loss)).collect();
+        let from = Peer { node: me.node, incarnation: me.incarnation, amnesia: me.amnesia };
+        let losses = peers.nodes().iter().map(|member| (member.node, member.amnesia)).collect();
         self.bag.push(Envelope { from, to: send.to, losses, message: send.message });
     }
 
@@ -501,8 +501,8 @@ impl World {
         let me = *old.peers.own();
         let (records, metas) = (old.stored_records.clone(), old.stored_metas.clone());
         let incarnation = Incarnation(me.incarnation.0 + 1);
-        let loss = Loss(me.loss.0 + u32::from(!self.durable));
-        let mut node = self.fresh_node(me.node, incarnation, loss, &ids, self.clock);
+        let amnesia = AmnesiaCount(me.amnesia.0 + u32::from(!self.durable));
+        let mut node = self.fresh_node(me.node, incarnation, amnesia, &ids, self.clock);
         if self.durable {
             for (key, bytes) in &records {
                 let register = Register::from_bytes(bytes).expect("it was written so");
@@ -523,7 +523,7 @@ impl World {
             self.step(index, Event::Forgotten { shard });
         }
         for other in (0..self.nodes.len()).filter(|&other| other != index) {
-            self.nodes[other].peers.learn(me.node, incarnation, Loss(0));
+            self.nodes[other].peers.learn(me.node, incarnation, AmnesiaCount(0));
             self.step(other, Event::PeerReset { node: me.node });
             self.step(other, Event::PeerUp { node: me.node });
         }
@@ -552,7 +552,7 @@ impl World {
         self.submit(index);
         let node = &mut self.nodes[index];
         let me = *node.peers.own();
-        node.peers.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
+        node.peers.learn(me.node, me.incarnation, AmnesiaCount(me.amnesia.0 + 1));
         node.cache.set_forgotten(shard, true);
         self.step(index, Event::Forgotten { shard });
     }
@@ -588,19 +588,19 @@ impl World {
         let peers = &mut self.nodes[index].peers;
         let me = peers.me();
         let mut grew = false;
-        for (node, loss) in losses {
+        for (node, amnesia) in losses {
             if node != me {
-                grew |= peers.learn(node, Incarnation(0), loss);
+                grew |= peers.learn(node, Incarnation(0), amnesia);
             }
         }
         if from.node != me {
-            grew |= peers.learn(from.node, from.incarnation, from.loss);
+            grew |= peers.learn(from.node, from.incarnation, from.amnesia);
         }
         let known = *peers.get(from.node).expect("all are members");
         if grew {
             self.step(index, Event::ViewChanged);
         }
-        let is_void = from.loss < known.loss && !mutation::is(Mutation::NoCrashVector);
+        let is_void = from.amnesia < known.amnesia && !mutation::is(Mutation::NoCrashVector);
         let is_dead = from.incarnation < known.incarnation && from.node == me;
         if !is_void && !is_dead {
             self.step(index, Event::Peer { from, message });

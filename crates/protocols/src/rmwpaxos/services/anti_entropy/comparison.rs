@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Ballot, Key, Loss, NodeId, Round, Shard, Ticket, Wire};
+use types::{AmnesiaCount, Ballot, Key, NodeId, Round, Shard, Ticket, Wire};
 
 use super::patrol::Patrol;
 use super::pending_repairs::{PendingRepairs, others_in_reach};
@@ -74,7 +74,7 @@ pub(crate) struct Figures {
 pub(crate) struct Answering {
     to: NodeId,
     /// Its amnesia count when it asked.
-    loss: Loss,
+    amnesia: AmnesiaCount,
     id: u64,
     shard: Shard,
     range: (u64, Option<u64>),
@@ -317,7 +317,7 @@ impl AntiEntropy {
             scan,
             Answering {
                 to: from.node,
-                loss: from.loss,
+                amnesia: from.amnesia,
                 id,
                 shard,
                 range,
@@ -336,7 +336,7 @@ impl AntiEntropy {
         answering: Answering,
         scanned: Scanned<Register>,
     ) {
-        let Answering { to, loss, id, shard, range: (from_hash, asked_until), .. } = answering;
+        let Answering { to, amnesia, id, shard, range: (from_hash, asked_until), .. } = answering;
         let Answering { floor, digests, began, .. } = answering;
         cx.about(shard);
         let is_stale = self.ranges.has_risen_since(shard, began);
@@ -358,8 +358,12 @@ impl AntiEntropy {
             // The digests miss a round that was accepted behind the scan.
             let is_still = !self.ranges.was_written_since(shard, began);
             let is_equal = buckets == 0 && is_still;
-            if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal)
-            {
+            if self.ranges.on_agreement(
+                (member, amnesia, floor),
+                shard,
+                (from_hash, until),
+                is_equal,
+            ) {
                 self.patrol.found_equal(cx, shard, 1 << member);
                 if cx.metas.get(shard).floor_ballot < floor {
                     // Ask before adopting the floor: a member that remembers a higher one of this
@@ -475,10 +479,10 @@ impl AntiEntropy {
             return parts.deletion.on_found(cx, &key, round.ballot().node(), &state);
         }
         if let Some(member) = cx.replicas.index(to)
-            && let Some(loss) = self.ranges.was_held_with(key.shard(), member)
+            && let Some(amnesia) = self.ranges.was_held_with(key.shard(), member)
             && parts.detector.may_tell(cx, key.shard(), member)
         {
-            let past = Past { round, floor: Ballot::ZERO, loss };
+            let past = Past { round, floor: Ballot::ZERO, amnesia };
             return parts.detector.tell_older(&mut self.ranges, cx, key, (member, to), past);
         }
         let pace = cx.replicas.member(to).map_or(Pace::Steady, |member| member.pace);

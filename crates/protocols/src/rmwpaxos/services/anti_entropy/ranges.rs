@@ -15,7 +15,7 @@ use std::fmt;
 use base::Nanos;
 use types::key::SHARDS;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Loss, NodeId, Round, Shard};
+use types::{AmnesiaCount, Ballot, NodeId, Round, Shard};
 
 use super::pending_repairs::others_in_reach;
 use super::walk::{Step, Walk};
@@ -73,7 +73,7 @@ struct Unsure {
     /// Members that were found equal, with no removal here since.
     equal_once: Places,
     /// The amnesia count of each of those then, at most.
-    held_with: [Loss; MEMBERS_MAX],
+    held_with: [AmnesiaCount; MEMBERS_MAX],
     /// The floor of each of those then. It covered all registers that the member lacked.
     held_floors: [Ballot; MEMBERS_MAX],
     since: Nanos,
@@ -97,7 +97,7 @@ pub(crate) struct Ranges {
     /// The end of the gapless answers to each member's walk, since links may lose a question.
     answered: [Option<(Shard, u64)>; MEMBERS_MAX],
     /// The amnesia count with which each began its walk, and the lowest floor since.
-    asked_with: [(Loss, Ballot); MEMBERS_MAX],
+    asked_with: [(AmnesiaCount, Ballot); MEMBERS_MAX],
     pub(crate) walk: Option<Walk>,
     /// The shard at which the next search begins.
     next: u8,
@@ -127,7 +127,7 @@ impl Default for Ranges {
         Ranges {
             shards: Box::new([Unsure::default(); SHARDS]),
             answered: [None; MEMBERS_MAX],
-            asked_with: [(Loss(0), Ballot::ZERO); MEMBERS_MAX],
+            asked_with: [(AmnesiaCount(0), Ballot::ZERO); MEMBERS_MAX],
             walk: None,
             next: 0,
             armed: None,
@@ -139,11 +139,11 @@ impl Default for Ranges {
 }
 
 impl Unsure {
-    fn note_held(&mut self, member: usize, (loss, floor): (Loss, Ballot)) {
+    fn note_held(&mut self, member: usize, (amnesia, floor): (AmnesiaCount, Ballot)) {
         self.held_by |= 1 << member;
         self.told &= !(1 << member);
         self.equal_once |= 1 << member;
-        self.held_with[member] = loss;
+        self.held_with[member] = amnesia;
         self.held_floors[member] = floor;
     }
 }
@@ -205,7 +205,7 @@ impl Ranges {
     /// shard. True if the whole shard was equal.
     pub(crate) fn on_agreement(
         &mut self,
-        (member, loss, floor): (usize, Loss, Ballot),
+        (member, amnesia, floor): (usize, AmnesiaCount, Ballot),
         shard: Shard,
         (from_hash, until): (u64, Option<u64>),
         is_equal: bool,
@@ -215,10 +215,10 @@ impl Ranges {
         let is_joined = is_first || self.answered[member].is_some_and(joins);
         // A question from before a loss may be answered late. It is no evidence of the member's
         // present state.
-        let is_joined = is_joined && (is_first || self.asked_with[member].0 == loss);
+        let is_joined = is_joined && (is_first || self.asked_with[member].0 == amnesia);
         self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));
         let lowest = if is_first { floor } else { floor.min(self.asked_with[member].1) };
-        self.asked_with[member] = (loss, lowest);
+        self.asked_with[member] = (amnesia, lowest);
         let asked_with = self.asked_with[member];
         let unsure = self.of(shard);
         if is_first {
@@ -238,7 +238,7 @@ impl Ranges {
 
     /// The amnesia count at which the member durably held the same as this node in this shard.
     /// Unless it has lost part of the shard since, it cannot rightly hold less now.
-    pub(crate) fn was_held_with(&self, shard: Shard, member: usize) -> Option<Loss> {
+    pub(crate) fn was_held_with(&self, shard: Shard, member: usize) -> Option<AmnesiaCount> {
         let unsure = &self.shards[usize::from(shard.0)];
         (unsure.held_by & 1 << member != 0).then_some(unsure.held_with[member])
     }
@@ -250,19 +250,23 @@ impl Ranges {
         shard: Shard,
         member: usize,
         round: Round,
-    ) -> Option<(Loss, Ballot)> {
+    ) -> Option<(AmnesiaCount, Ballot)> {
         self.had_floor(shard, member).filter(|&(_, floor)| round.ballot() <= floor)
     }
 
     /// The amnesia count and floor of a member when it held no register that is absent here now.
-    pub(crate) fn was_equal_under(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
+    pub(crate) fn was_equal_under(
+        &self,
+        shard: Shard,
+        member: usize,
+    ) -> Option<(AmnesiaCount, Ballot)> {
         let unsure = &self.shards[usize::from(shard.0)];
         (unsure.equal_once & 1 << member != 0)
             .then(|| (unsure.held_with[member], unsure.held_floors[member]))
     }
 
     /// The floor that a member durably had, and its amnesia count then.
-    pub(crate) fn had_floor(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
+    pub(crate) fn had_floor(&self, shard: Shard, member: usize) -> Option<(AmnesiaCount, Ballot)> {
         let floor = self.shards[usize::from(shard.0)].held_floors[member];
         Some((self.was_held_with(shard, member)?, floor))
     }
@@ -501,10 +505,10 @@ fn next_pace(now: Nanos) -> Nanos {
     Nanos((now.0 / PAUSE.0 + 1) * PAUSE.0)
 }
 
-fn losses(cx: &Cx<'_>) -> [Loss; MEMBERS_MAX] {
-    let mut losses = [Loss(0); MEMBERS_MAX];
+fn losses(cx: &Cx<'_>) -> [AmnesiaCount; MEMBERS_MAX] {
+    let mut losses = [AmnesiaCount(0); MEMBERS_MAX];
     let members = cx.replicas.members();
-    losses.iter_mut().zip(members).for_each(|(loss, member)| *loss = member.loss);
+    losses.iter_mut().zip(members).for_each(|(amnesia, member)| *amnesia = member.amnesia);
     losses
 }
 
@@ -542,7 +546,7 @@ mod tests {
         let first = SHARD.first_hash();
         for &(from, until) in parts {
             let range = (first + from, until.map(|until| first + until));
-            ranges.on_agreement((MEMBER, Loss(1), Ballot::ZERO), SHARD, range, true);
+            ranges.on_agreement((MEMBER, AmnesiaCount(1), Ballot::ZERO), SHARD, range, true);
         }
         ranges.of(SHARD).with == 0
     }
@@ -566,13 +570,13 @@ mod tests {
     }
 
     #[test]
-    fn agreement_has_one_loss_and_the_lowest_floor() {
+    fn agreement_has_one_amnesia_count_and_the_lowest_floor() {
         let first = SHARD.first_hash();
         let parts = [(first, Some(first + 5)), (first + 5, None)];
         let agree = |losses: [u32; 2], floors: [u64; 2]| {
             let mut ranges = Ranges::default();
-            for ((range, loss), floor) in parts.into_iter().zip(losses).zip(floors) {
-                let with = (MEMBER, Loss(loss), ballot(floor));
+            for ((range, amnesia), floor) in parts.into_iter().zip(losses).zip(floors) {
+                let with = (MEMBER, AmnesiaCount(amnesia), ballot(floor));
                 ranges.on_agreement(with, SHARD, range, true);
             }
             let removed = |number: u64| {
@@ -580,8 +584,8 @@ mod tests {
             };
             (ranges.was_held_with(SHARD, MEMBER), removed(7), removed(8))
         };
-        assert_eq!(agree([2, 2], [9, 7]), (Some(Loss(2)), true, false));
-        assert_eq!(agree([2, 2], [7, 9]), (Some(Loss(2)), true, false));
+        assert_eq!(agree([2, 2], [9, 7]), (Some(AmnesiaCount(2)), true, false));
+        assert_eq!(agree([2, 2], [7, 9]), (Some(AmnesiaCount(2)), true, false));
         assert_eq!(agree([2, 1], [9, 9]).0, None, "asked before the loss, answered late");
         assert_eq!(agree([1, 2], [9, 9]).0, None);
     }
@@ -592,23 +596,31 @@ mod tests {
         let all = (SHARD.first_hash(), None);
         let round = ballot(7).round(1);
         let mut ranges = Ranges::default();
-        ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, all, true);
-        ranges.on_agreement((OTHER, Loss(1), ballot(1)), SHARD, all, true);
-        ranges.on_agreement((MEMBER, Loss(2), ballot(9)), SHARD, all, true);
-        assert_eq!(ranges.was_removed_with(SHARD, MEMBER, round), Some((Loss(2), ballot(9))));
+        ranges.on_agreement((MEMBER, AmnesiaCount(1), ballot(1)), SHARD, all, true);
+        ranges.on_agreement((OTHER, AmnesiaCount(1), ballot(1)), SHARD, all, true);
+        ranges.on_agreement((MEMBER, AmnesiaCount(2), ballot(9)), SHARD, all, true);
+        assert_eq!(
+            ranges.was_removed_with(SHARD, MEMBER, round),
+            Some((AmnesiaCount(2), ballot(9)))
+        );
         assert_eq!(ranges.was_removed_with(SHARD, OTHER, round), None);
     }
 
     #[test]
     fn forgotten_shard_relies_on_no_member() {
         let mut ranges = Ranges::default();
-        ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, (SHARD.first_hash(), None), true);
+        ranges.on_agreement(
+            (MEMBER, AmnesiaCount(1), ballot(1)),
+            SHARD,
+            (SHARD.first_hash(), None),
+            true,
+        );
         let first = (SHARD.first_hash(), Some(SHARD.first_hash() + 5));
-        ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, first, true);
+        ranges.on_agreement((MEMBER, AmnesiaCount(1), ballot(1)), SHARD, first, true);
         ranges.doubt_holders(SHARD);
         assert_eq!(ranges.was_held_with(SHARD, MEMBER), None);
         let rest = (SHARD.first_hash() + 5, None);
-        assert!(!ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, rest, true));
+        assert!(!ranges.on_agreement((MEMBER, AmnesiaCount(1), ballot(1)), SHARD, rest, true));
         assert_eq!(ranges.was_held_with(SHARD, MEMBER), None, "it has begun before");
     }
 

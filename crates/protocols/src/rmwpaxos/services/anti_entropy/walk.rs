@@ -2,7 +2,7 @@
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Loss, Shard};
+use types::{AmnesiaCount, Ballot, Shard};
 
 use crate::replicas::Places;
 use crate::rmwpaxos::message::Held;
@@ -24,7 +24,7 @@ pub(crate) struct Walk {
     /// The lowest floor that each member named.
     pub(crate) floors: [Ballot; MEMBERS_MAX],
     /// The highest amnesia counts of members when the walk began.
-    pub(crate) losses: [Loss; MEMBERS_MAX],
+    pub(crate) losses: [AmnesiaCount; MEMBERS_MAX],
     pub(crate) started: Nanos,
 }
 

@@ -212,7 +212,7 @@ impl Recovery {
         if recovery.id != id || recovery.slow.is_some() || from.node == core.me() {
             return;
         }
-        recovery.reports.add(cx.replicas, from.node, from.loss, report);
+        recovery.reports.add(cx.replicas, from.node, from.amnesia, report);
         if let Some(index) = cx.replicas.index(from.node) {
             recovery.promised[index] = recovery.promised[index].max(promised);
         }
@@ -358,7 +358,7 @@ impl Recovery {
             return false;
         }
         let Some(slow) = self.slow_of(key, ballot) else { return false };
-        slow.promises.add(cx.replicas, from.node, from.loss, report.clone());
+        slow.promises.add(cx.replicas, from.node, from.amnesia, report.clone());
         if slow.proposed.is_some() || !cx.replicas.is_quorum(&slow.promises.tally) {
             return true;
         }
@@ -391,7 +391,7 @@ impl Recovery {
             return false;
         }
         let Some(slow) = self.slow_of(key, round.ballot()) else { return false };
-        slow.accepted.add(cx.replicas, from.node, from.loss);
+        slow.accepted.add(cx.replicas, from.node, from.amnesia);
         if !cx.replicas.is_quorum(&slow.accepted) {
             return true;
         }

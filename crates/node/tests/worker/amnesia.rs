@@ -1,17 +1,17 @@
-//! Amnesia: the worker sends no message about forgotten records until the loss is raised.
+//! Amnesia: the worker sends no message about forgotten records until the amnesia count is raised.
 
 use bytes::Bytes;
 use node::Input;
 use storage::volatile::Beginning;
 use storage::{Completion, Load, Place};
-use types::{Loss, Outcome, Shard, Tag};
+use types::{AmnesiaCount, Outcome, Shard, Tag};
 
 use crate::store::Script;
 use crate::toy::Say;
 use crate::world::{DISK, PEER, Sender, Shape, VOLATILE, World, key, keys_in, replies, sent};
 
-fn raise(world: &mut World, loss: u32) {
-    world.input(Input::Loss { loss: Loss(loss) });
+fn raise(world: &mut World, amnesia: u32) {
+    world.input(Input::Amnesia { amnesia: AmnesiaCount(amnesia) });
 }
 
 fn put(key: &types::Key, op: u64) -> Say {
@@ -31,25 +31,25 @@ fn a_forgotten_shard_holds_frames_and_replies_until_the_loss_is_raised() {
     world.frame(Sender::default(), &[put(&here[1], 2), put(&there[0], 3)]);
     world.ask(DISK, &there[0], "get");
     let out = world.turn();
-    assert!(out.raise_loss && out.frames.is_empty() && out.replies.is_empty());
+    assert!(out.raise_amnesia && out.frames.is_empty() && out.replies.is_empty());
     assert!(!world.worker.takes_requests());
     let out = world.turn();
-    assert!(!out.raise_loss && out.frames.is_empty(), "asked for once, still silent");
+    assert!(!out.raise_amnesia && out.frames.is_empty(), "asked for once, still silent");
     assert_eq!(world.stat("toy_forgotten"), 0);
 
     raise(&mut world, 2);
     let out = world.turn();
     assert_eq!(world.stat("toy_forgotten"), 1);
     assert_eq!(replies(&out), [(1, "v".to_string())]);
-    // The other shard's acknowledgement was made under the old loss; the forgotten key's was never
-    // made.
-    assert_eq!(sent(&out, PEER), [(Loss(1), vec![Say::Ack { op: 3 }])]);
+    // The other shard's acknowledgement was made under the old amnesia count; the forgotten key's
+    // was never made.
+    assert_eq!(sent(&out, PEER), [(AmnesiaCount(1), vec![Say::Ack { op: 3 }])]);
     assert!(world.worker.takes_requests());
     assert_eq!(world.replies(DISK, &here[1], "get"), [(2, "Loading".to_string())]);
     assert_eq!(world.replies(DISK, &here[0], "get"), [(3, "v".to_string())], "still in memory");
 
     world.frame(Sender::default(), &[put(&here[0], 4)]);
-    assert_eq!(sent(&world.turn(), PEER), [(Loss(2), vec![Say::Ack { op: 4 }])]);
+    assert_eq!(sent(&world.turn(), PEER), [(AmnesiaCount(2), vec![Say::Ack { op: 4 }])]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn what_waited_for_storage_while_the_loss_was_raised_is_not_sent() {
     world.frame(Sender::default(), &[put(&there[0], 1)]);
     assert!(sent(&world.turn(), PEER).is_empty(), "not durable yet");
     world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 2);
     world.turn();
     world.script.complete_all();
@@ -74,11 +74,11 @@ fn what_waited_for_storage_while_the_loss_was_raised_is_not_sent() {
 fn a_loss_that_does_not_suffice_is_asked_for_again() {
     let mut world = World::new();
     world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 1);
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 2);
-    assert!(!world.turn().raise_loss);
+    assert!(!world.turn().raise_amnesia);
     assert_eq!(world.stat("toy_forgotten"), 1);
 }
 
@@ -88,8 +88,9 @@ fn what_was_said_before_another_worker_raised_the_loss_keeps_the_old_one() {
     world.ask(DISK, &key("a"), "set v");
     raise(&mut world, 2);
     world.ask(DISK, &key("a"), "set w");
-    let losses: Vec<Loss> = sent(&world.turn(), PEER).into_iter().map(|(loss, _)| loss).collect();
-    assert_eq!(losses, [Loss(1), Loss(2)]);
+    let losses: Vec<AmnesiaCount> =
+        sent(&world.turn(), PEER).into_iter().map(|(amnesia, _)| amnesia).collect();
+    assert_eq!(losses, [AmnesiaCount(1), AmnesiaCount(2)]);
     assert_eq!(world.stat("toy_views"), 2);
 }
 
@@ -100,9 +101,9 @@ fn a_lost_register_is_shown_as_lost_only_once_the_loss_is_raised() {
     world.script.state().lost.insert(Place::Cell(DISK, keys[0].clone()));
     world.ask(DISK, &keys[0], "get");
     let out = world.turn();
-    assert!(out.raise_loss && out.replies.is_empty());
+    assert!(out.raise_amnesia && out.replies.is_empty());
     world.ask(DISK, &keys[0], "get");
-    assert!(!world.turn().raise_loss);
+    assert!(!world.turn().raise_amnesia);
     raise(&mut world, 2);
     let loading = "Loading".to_string();
     assert_eq!(replies(&world.turn()), [(1, loading.clone()), (2, loading)]);
@@ -116,7 +117,7 @@ fn a_record_that_cannot_be_read_is_lost() {
     let place = Place::Cell(DISK, key("a"));
     world.script.state().durable.insert(place, Bytes::from_static(b"\xff"));
     world.ask(DISK, &key("a"), "get");
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 2);
     assert_eq!(replies(&world.turn()), [(1, "Loading".to_string())]);
 }
@@ -128,10 +129,10 @@ fn lost_shard_fields_forget_the_whole_shard() {
     world.script.state().slow_metas = true;
     world.script.state().lost.insert(Place::Meta(DISK, Shard(3)));
     world.ask(DISK, &keys[0], "get");
-    assert!(!world.turn().raise_loss);
+    assert!(!world.turn().raise_amnesia);
     world.script.state().slow_metas = false;
     world.script.finish_loads();
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     assert!(world.script.state().forgotten.contains(&(DISK, Shard(3))), "storage knows at once");
     raise(&mut world, 2);
     assert_eq!(replies(&world.turn()), [(1, "Loading".to_string())]);
@@ -146,7 +147,7 @@ fn shards_forgotten_before_the_start_take_no_part_until_the_loss_is_raised() {
     world.ask(VOLATILE, &a, "get");
     assert!(world.worker.next_timer().is_some(), "the question is due at once");
     let out = world.turn();
-    assert!(out.raise_loss && out.replies.is_empty());
+    assert!(out.raise_amnesia && out.replies.is_empty());
     raise(&mut world, 2);
     assert_eq!(replies(&world.turn()), [(1, "Loading".to_string())]);
     assert_eq!(world.stat("toy_forgotten"), 256);
@@ -161,7 +162,7 @@ fn a_recovered_shard_is_known_to_storage_only_once_its_records_are_durable() {
     script.state().forgotten.insert((DISK, Shard(3)));
     let mut world = World::shaped(Shape::default(), script);
     let keys = keys_in(Shard(3), 2);
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 2);
     world.turn();
     world.ask(DISK, &keys[0], "local v");
@@ -183,7 +184,7 @@ fn what_storage_calls_lost_before_it_durably_knows_the_shard_raises_no_loss() {
     script.state().forgotten.insert((DISK, Shard(3)));
     let mut world = World::shaped(Shape::default(), script);
     let keys = keys_in(Shard(3), 2);
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 2);
     world.ask(DISK, &keys[0], "local v");
     world.ask(DISK, &keys[0], "recovered");
@@ -195,12 +196,12 @@ fn what_storage_calls_lost_before_it_durably_knows_the_shard_raises_no_loss() {
     world.script.state().lost.insert(place.clone());
     world.ask(DISK, &keys[1], "get");
     let out = world.turn();
-    assert!(!out.raise_loss && out.replies.is_empty(), "the answer may be older than the word");
+    assert!(!out.raise_amnesia && out.replies.is_empty(), "the answer may be older than the word");
     assert!(!world.worker.is_idle());
     world.script.state().lost.remove(&place);
     world.script.complete_one();
     let out = world.turn();
-    assert!(!out.raise_loss);
+    assert!(!out.raise_amnesia);
     assert_eq!(replies(&out), [(3, "-".to_string())]);
     assert!(world.worker.is_idle());
 }
@@ -211,16 +212,16 @@ fn damage_in_a_shard_under_recovery_is_shown_only_once_its_own_loss_is_raised() 
     script.state().forgotten.insert((DISK, Shard(3)));
     let mut world = World::shaped(Shape::default(), script);
     let keys = keys_in(Shard(3), 1);
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 2);
     world.turn();
     world.script.state().slow_registers = true;
     world.ask(DISK, &keys[0], "get");
-    assert!(!world.turn().raise_loss);
+    assert!(!world.turn().raise_amnesia);
     let place = Place::Cell(DISK, keys[0].clone());
     world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
     world.script.finish_load_with(&place, Load::Lost);
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     assert_eq!(world.stat("worker_events_parked"), 1, "the protocol has not seen it");
     raise(&mut world, 3);
     assert_eq!(replies(&world.turn()), [(1, "Loading".to_string())]);
@@ -237,7 +238,7 @@ fn a_register_that_is_whole_in_memory_only_is_written_before_its_shard_is_known(
     world.script.state().durable.remove(&place);
     world.script.state().forgotten.insert((DISK, Shard(3)));
     world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 2);
     world.turn();
     world.replies(DISK, &keys[0], "recovered");
@@ -250,11 +251,11 @@ fn what_is_found_forgotten_again_needs_a_higher_loss_again() {
     let mut world = World::new();
     let found = || Completion::Forgotten { database: DISK, shard: Shard(3) };
     world.script.complete(found());
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 2);
     world.turn();
     world.script.complete(found());
-    assert!(world.turn().raise_loss);
+    assert!(world.turn().raise_amnesia);
     raise(&mut world, 3);
     world.turn();
     assert_eq!(world.stat("toy_forgotten"), 2);
@@ -270,7 +271,7 @@ fn a_listing_of_a_shard_found_forgotten_is_taken_again_when_the_protocol_may_kno
     world.script.finish_scans();
     world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
     let out = world.turn();
-    assert!(out.raise_loss && out.replies.is_empty());
+    assert!(out.raise_amnesia && out.replies.is_empty());
     assert_eq!(world.script.state().scans.len(), 0);
     world.ask(DISK, &keys[0], "local v");
     world.turn();
