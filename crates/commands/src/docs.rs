@@ -52,7 +52,7 @@ Reference for developers, generated from the command table: `UPDATE=1 cargo test
 - [Deviations from Redis](#deviations-from-redis)
 - [ONCE](#once)
 - [Limits](#limits)
-- [Strings](#strings), [keys](#keys), [transactions](#transactions), [connection](#connection), [cluster clients](#cluster-clients), [server](#server)
+- GROUPS
 
 Replies and errors are those of Redis 7.4.
 *Access* is the effect on a key: `read` changes nothing, `write` replaces the value, `update` depends on the old value.
@@ -94,23 +94,39 @@ A plain `SET` is a `write`. With a condition, `GET` or `KEEPTTL` it is an `updat
 | requests and replies held for one connection | about 32 MiB, 128 MiB while lengths jump | the node reads on once the client has read |
 ";
 
+/// The groups and their titles, in the order of the page. A group without rows has no section.
+const SECTIONS: &[(Group, &str)] = &[
+    (Group::String, "Strings"),
+    (Group::Bitmap, "Bitmaps"),
+    (Group::HyperLogLog, "HyperLogLog"),
+    (Group::Hash, "Hashes"),
+    (Group::List, "Lists"),
+    (Group::Set, "Sets"),
+    (Group::SortedSet, "Sorted sets"),
+    (Group::Generic, "Keys"),
+    (Group::Transactions, "Transactions"),
+    (Group::Scripting, "Scripting"),
+    (Group::Connection, "Connection"),
+    (Group::Cluster, "Cluster clients"),
+    (Group::Server, "Server"),
+];
+
 /// `docs/reference/commands.md`.
 #[must_use]
 pub fn markdown() -> String {
-    let mut page = INTRODUCTION.to_string();
-    for (group, title) in [
-        (Group::String, "Strings"),
-        (Group::Generic, "Keys"),
-        (Group::Transactions, "Transactions"),
-        (Group::Connection, "Connection"),
-        (Group::Cluster, "Cluster clients"),
-        (Group::Server, "Server"),
-    ] {
+    let sections = SECTIONS.iter().map(|&(group, title)| {
+        (title, table::rows().filter(|spec| spec.group == group).collect::<Vec<_>>())
+    });
+    let sections: Vec<_> = sections.filter(|(_, rows)| !rows.is_empty()).collect();
+    let link = |title: &str| format!("[{title}](#{})", title.to_lowercase().replace(' ', "-"));
+    let links: Vec<String> = sections.iter().map(|(title, _)| link(title)).collect();
+    let mut page = INTRODUCTION.replace("- GROUPS", &format!("- {}", links.join(", ")));
+    for (title, rows) in sections {
         let _ = write!(
             page,
             "\n## {title}\n\n| Command | Since | Access | Meaning |\n|---|---|---|---|\n"
         );
-        for spec in table::rows().filter(|spec| spec.group == group) {
+        for spec in rows {
             put_row(&mut page, spec);
             spec.subcommands.iter().for_each(|sub| put_row(&mut page, sub));
         }

@@ -92,12 +92,25 @@ pub(crate) const fn one_key(flags: &'static [&'static str]) -> Option<KeyRange> 
 
 /// One argument is the only key.
 pub(crate) const fn one_key_at(first: usize, flags: &'static [&'static str]) -> Option<KeyRange> {
-    Some(KeyRange { first, last: LastKey::First, step: 1, flags })
+    Some(KeyRange { first, last: LastKey::First, step: 1, flags, notes: "" })
+}
+
+/// [`one_key`] with a remark on its use.
+pub(crate) const fn one_key_noted(
+    flags: &'static [&'static str],
+    notes: &'static str,
+) -> Option<KeyRange> {
+    Some(KeyRange { first: 1, last: LastKey::First, step: 1, flags, notes })
+}
+
+/// The first two arguments are the keys.
+pub(crate) const fn two_keys(flags: &'static [&'static str]) -> Option<KeyRange> {
+    Some(KeyRange { first: 1, last: LastKey::Next, step: 1, flags, notes: "" })
 }
 
 /// All arguments are keys.
 pub(crate) const fn all_keys(flags: &'static [&'static str]) -> Option<KeyRange> {
-    Some(KeyRange { first: 1, last: LastKey::End, step: 1, flags })
+    Some(KeyRange { first: 1, last: LastKey::End, step: 1, flags, notes: "" })
 }
 
 /// The argument at `first - 1` is the number of keys.
@@ -107,17 +120,17 @@ pub(crate) const fn counted_keys(first: usize, flags: &'static [&'static str]) -
 
 /// [`counted_keys`], as a range beside others.
 pub(crate) const fn counted(first: usize, flags: &'static [&'static str]) -> KeyRange {
-    KeyRange { first, last: LastKey::Counted, step: 1, flags }
+    KeyRange { first, last: LastKey::Counted, step: 1, flags, notes: "" }
 }
 
 /// All arguments from `first` on are keys.
 pub(crate) const fn keys_from(first: usize, flags: &'static [&'static str]) -> KeyRange {
-    KeyRange { first, last: LastKey::End, step: 1, flags }
+    KeyRange { first, last: LastKey::End, step: 1, flags, notes: "" }
 }
 
 /// One argument is a key.
 pub(crate) const fn key_at(first: usize, flags: &'static [&'static str]) -> KeyRange {
-    KeyRange { first, last: LastKey::First, step: 1, flags }
+    KeyRange { first, last: LastKey::First, step: 1, flags, notes: "" }
 }
 
 /// A key may stand behind `word`, which is the argument at `first` or a later one.
@@ -126,5 +139,5 @@ pub(crate) const fn key_after(
     first: usize,
     flags: &'static [&'static str],
 ) -> KeyRange {
-    KeyRange { first, last: LastKey::After(word), step: 1, flags }
+    KeyRange { first, last: LastKey::After(word), step: 1, flags, notes: "" }
 }

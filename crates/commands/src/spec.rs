@@ -78,12 +78,16 @@ pub struct KeyRange {
     pub step: usize,
     /// Their use, in the words of Redis' key specifications: `RW access update`.
     pub flags: &'static [&'static str],
+    /// A remark on that use, for people. Mostly empty.
+    pub notes: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LastKey {
     /// The first key is the only one.
     First,
+    /// The argument after the first key.
+    Next,
     /// The last argument.
     End,
     /// The argument before the first key is the number of keys.
@@ -262,6 +266,26 @@ impl CommandSpec {
             |keys: &KeyRange| matches!(keys.last, LastKey::Counted | LastKey::After(_));
         self.keys.iter().chain(self.more_keys).any(is_movable)
     }
+
+    /// First key, last key and step, for clients without key specifications. Ranges that follow
+    /// each other are one; `None` when no key has a fixed place.
+    #[must_use]
+    pub fn plain_keys(&self) -> Option<(i64, i64, i64)> {
+        let plain = |keys: &KeyRange| {
+            let (first, step) = (keys.first as i64, keys.step as i64);
+            match keys.last {
+                LastKey::First => Some((first, first, step)),
+                LastKey::Next => Some((first, first + 1, step)),
+                LastKey::End => Some((first, -1, step)),
+                LastKey::Counted | LastKey::After(_) => None,
+            }
+        };
+        let mut all = self.keys.iter().chain(self.more_keys).filter_map(plain);
+        let first = all.next()?;
+        Some(all.fold(first, |(first, last, step), (next, end, _)| {
+            if next == last + 1 { (first, end, step) } else { (first, last, step) }
+        }))
+    }
 }
 
 impl KeyRange {
@@ -269,6 +293,7 @@ impl KeyRange {
     pub fn indexes(self, args: &[&[u8]]) -> impl Iterator<Item = usize> + use<> {
         let range = match self.last {
             LastKey::First => self.first..self.first + 1,
+            LastKey::Next => self.first..self.first + 2,
             LastKey::End => self.first..args.len(),
             LastKey::Counted => self.counted(args),
             LastKey::After(word) => self.after(word, args),

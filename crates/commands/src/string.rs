@@ -42,7 +42,12 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `value too large`.
-    fn put_string(&self, parts: &[&[u8]], expiry: ExpiryChange, reply: Reply) -> RunResult {
+    pub(crate) fn put_string(
+        &self,
+        parts: &[&[u8]],
+        expiry: ExpiryChange,
+        reply: Reply,
+    ) -> RunResult {
         self.change_string(b"", parts, expiry, reply)
     }
 
@@ -50,7 +55,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `value too large`.
-    fn change_string(
+    pub(crate) fn change_string(
         &self,
         old: &[u8],
         parts: &[&[u8]],
@@ -66,7 +71,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `value too large`, and redis-server's error for a string longer than its limit.
-    fn check_string(&self, old: &[u8], len: u64) -> Result<(), ErrorReply> {
+    pub(crate) fn check_string(&self, old: &[u8], len: u64) -> Result<(), ErrorReply> {
         if len > LEN_MAX {
             return Err(errors::STRING_TOO_LONG);
         }

@@ -210,19 +210,8 @@ fn keys(args: &[&[u8]], show: impl Fn(&[u8], &KeyRange) -> Reply) -> Result<Repl
     if found.is_empty() { Err(errors::INVALID_ARGUMENTS) } else { Ok(Reply::Array(found)) }
 }
 
-/// First key, last key and step, as clients without key specifications read them.
-fn plain_range(spec: &CommandSpec) -> (i64, i64, i64) {
-    let Some(keys) = spec.keys else { return (0, 0, 0) };
-    let (first, step) = (keys.first as i64, keys.step as i64);
-    match keys.last {
-        LastKey::First => (first, first, step),
-        LastKey::End => (first, -1, step),
-        LastKey::Counted | LastKey::After(_) => (0, 0, 0),
-    }
-}
-
 fn info_of(spec: &CommandSpec) -> Reply {
-    let (first, last, step) = plain_range(spec);
+    let (first, last, step) = spec.plain_keys().unwrap_or_default();
     let mut flags: Vec<Reply> = spec.flags.iter().map(|flag| Reply::simple(flag.name())).collect();
     if spec.has_movable_keys() {
         flags.push(Reply::simple("movablekeys"));
@@ -253,6 +242,7 @@ fn key_spec(keys: &KeyRange) -> Reply {
         |kind: &'static str, spec: Reply| Reply::map([("type", Reply::bulk(kind)), ("spec", spec)]);
     let (begin, find) = match keys.last {
         LastKey::First => (keys.first, found("range", range(0, keys.step))),
+        LastKey::Next => (keys.first, found("range", range(1, keys.step))),
         LastKey::End => (keys.first, found("range", range(-1, keys.step))),
         LastKey::Counted => {
             let count = [("keynumidx", 0), ("firstkey", 1), ("keystep", keys.step)];
@@ -260,18 +250,16 @@ fn key_spec(keys: &KeyRange) -> Reply {
         }
         LastKey::After(_) => {
             let unknown = || found("unknown", Reply::Map(Vec::new()));
-            return Reply::map([
-                ("flags", flags_of(keys)),
-                ("begin_search", unknown()),
-                ("find_keys", unknown()),
-            ]);
+            return noted(keys, [unknown(), unknown()]);
         }
     };
-    Reply::map([
-        ("flags", flags_of(keys)),
-        ("begin_search", found("index", numbers(&[("index", begin)]))),
-        ("find_keys", find),
-    ])
+    noted(keys, [found("index", numbers(&[("index", begin)])), find])
+}
+
+fn noted(keys: &KeyRange, [begin, find]: [Reply; 2]) -> Reply {
+    let notes = (!keys.notes.is_empty()).then(|| ("notes", Reply::bulk(keys.notes)));
+    let fields = [("flags", flags_of(keys)), ("begin_search", begin), ("find_keys", find)];
+    Reply::map(notes.into_iter().chain(fields))
 }
 
 fn range(last: i64, step: usize) -> Reply {

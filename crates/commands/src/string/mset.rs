@@ -43,7 +43,7 @@ const DATA: &[Argument] =
     &[Argument::block("data", &[Argument::key(), Argument::string("value")]).multiple()];
 
 const fn every_second(flags: &'static [&'static str]) -> Option<KeyRange> {
-    Some(KeyRange { first: 1, last: LastKey::End, step: 2, flags })
+    Some(KeyRange { first: 1, last: LastKey::End, step: 2, flags, notes: "" })
 }
 
 fn mset(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
