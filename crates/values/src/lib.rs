@@ -7,9 +7,12 @@
 pub mod blobs;
 pub mod float;
 mod kind;
+pub mod lookup;
+pub mod set;
 pub mod string;
 mod unsigned;
 
 pub use blobs::Blobs;
 pub use float::Extended;
 pub use kind::{DecodeError, Kind, check};
+pub use lookup::Lookup;
