@@ -56,7 +56,7 @@ pub struct Effects<M> {
     /// Shards that are recovered: absence means absence again.
     pub recovered: Vec<Shard>,
     /// Registers whose stored copies must not be trusted any more, nor their shards' fields. The
-    /// worker raises the loss and [`Event::Forgotten`](crate::Event::Forgotten) follows.
+    /// worker raises the amnesia count and [`Event::Forgotten`](crate::Event::Forgotten) follows.
     pub disowned: Vec<Key>,
     /// Shards that are forgotten by their fields although storage does not know it yet.
     pub forgotten: Vec<Shard>,

@@ -44,7 +44,7 @@ base::mutations! {
     VolatilePromises = "volatile-promises",
     /// A register that was forgotten takes part as if it were absent.
     NoRecovery = "no-recovery",
-    /// Answers from before a loss of memory count.
+    /// Answers given before an amnesia still count.
     NoCrashVector = "no-crash-vector",
     /// A recovering replica adopts a minority's value as its own vote.
     AdoptMinority = "adopt-minority",
@@ -84,7 +84,7 @@ base::mutations! {
     FirstOnAnyBase = "first-on-any-base",
     /// An acceptor completes phase 1 for an absent register whose version it has seen removed.
     FirstBelowFloor = "first-below-floor",
-    /// An acceptor completes phase 1 with a promise from before a loss of memory.
+    /// An acceptor completes phase 1 with a promise from before an amnesia.
     FirstFromBeforeLoss = "first-from-before-loss",
     /// A first proposal is sent again after its proposer has lost its memory.
     FirstRepeatedAfterLoss = "first-repeated-after-loss",

@@ -19,7 +19,7 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     pub node: NodeId,
-    /// Highest amnesia count known: acknowledgements from before it are void.
+    /// Highest amnesia count known: acknowledgements with a lower one are void.
     pub amnesia: AmnesiaCount,
     /// Highest incarnation known.
     pub incarnation: Incarnation,

@@ -207,7 +207,7 @@ pub enum Event<P: Protocol> {
     PeerSteady {
         node: NodeId,
     },
-    /// The view changed: a loss was raised, here or elsewhere.
+    /// A node's amnesia count was raised, here or elsewhere.
     ViewChanged,
     Timer(TimerId),
     /// The answer to [`Effects::scan`].

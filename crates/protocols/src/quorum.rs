@@ -1,4 +1,4 @@
-//! Acknowledgements by place in a replica set, each with the amnesia count it was given under.
+//! Acknowledgements by place in a replica set, each with its amnesia count.
 //!
 //! [Michael et al., DISC 2017] An answer stops counting once its sender is known to have lost its
 //! memory since. A tally is therefore counted against the peers at the moment of the decision.
@@ -10,15 +10,15 @@ use crate::mutation::{self, Mutation};
 use crate::peers::Peers;
 use crate::replicas::{MemberIndex, Places, ReplicaSet, Replicas, place};
 
-/// The replicas that have answered, and under which amnesia count.
+/// The replicas that have answered, each with its amnesia count then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Loss plus one by place; zero: no answer.
+    /// Amnesia count plus one by place; zero: no answer.
     answers: [u32; MEMBERS_MAX],
 }
 
 impl Tally {
-    /// Records an answer; a newer amnesia count replaces an older one. True when it is new.
+    /// Records an answer. A higher amnesia count replaces an older one. True if it is new.
     pub fn add(&mut self, replicas: Replicas<'_>, node: NodeId, amnesia: AmnesiaCount) -> bool {
         let Some(index) = replicas.index(node) else { return false };
         let is_new = self.answers[index] < amnesia.0 + 1;
@@ -33,7 +33,7 @@ impl Tally {
         is_new
     }
 
-    /// True when the answer at this place was given under this amnesia count.
+    /// True if the answer at this place has this amnesia count.
     #[must_use]
     pub fn is_from(&self, index: MemberIndex, amnesia: AmnesiaCount) -> bool {
         self.answers[index] == amnesia.0 + 1
@@ -92,15 +92,14 @@ impl Replicas<'_> {
     }
 }
 
-/// The highest proposal of one ballot that each replica has acknowledged, and under which amnesia
-/// count.
+/// The highest proposal of one ballot that each replica has acknowledged, with its amnesia count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acks {
     by_place: [(u32, AmnesiaCount); MEMBERS_MAX],
 }
 
 impl Acks {
-    /// Records an acknowledgement of all proposals up to `k`. A newer amnesia count voids older
+    /// Records an acknowledgement of all proposals up to `k`. A higher amnesia count voids older
     /// ones.
     pub fn add(&mut self, index: MemberIndex, k: u32, amnesia: AmnesiaCount) {
         let ack = &mut self.by_place[index];

@@ -110,7 +110,7 @@ impl Answers {
     ) {
         let Some(index) = replicas.index(node) else { return };
         let is_new = self.tally.add(replicas, node, amnesia);
-        // A replica's versions only grow, so its newest report stands. A report after a loss
+        // A replica's versions only grow, so its newest report stands. A report after an amnesia
         // replaces the earlier ones.
         self.versions[index] = if is_new { version } else { self.versions[index].max(version) };
         if version.cmp(&self.newest) == Ordering::Greater {

@@ -134,7 +134,7 @@ impl Abd {
         version: Version,
         value: Option<Bytes>,
     ) {
-        // A later loss removes the operation and makes its answers worthless.
+        // A later amnesia removes the operation and makes its answers worthless.
         if !self.ops.contains_key(&op) && !self.walks.contains_key(&op) {
             return;
         }
@@ -233,7 +233,7 @@ impl Abd {
         self.due.insert((walk.resend_at.min(walk.deadline), id));
         match walk.adopting {
             None => ask_pages(cx, id, walk),
-            // A loss of another shard drops all sends that wait for storage, also those to this
+            // An amnesia of another shard drops all sends that wait for storage, also those to this
             // node. So this message is repeated, and a page without progress is fetched again.
             Some(0) => {
                 let adopted = Message::Adopted { op: id, from_hash: walk.from_hash };

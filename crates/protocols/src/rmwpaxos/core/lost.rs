@@ -90,7 +90,7 @@ impl Core {
     }
 }
 
-/// Registers held under a lower loss are no evidence about the shard from now on.
+/// Registers of an earlier amnesia count are no evidence about the shard from now on.
 pub(crate) fn note_loss(cx: &mut Cx<'_>, shard: Shard) {
     let amnesia = cx.replicas.member(cx.replicas.me()).map_or(AmnesiaCount(0), |me| me.amnesia);
     if cx.metas.get(shard).lost_at < amnesia {

@@ -239,7 +239,7 @@ pub(crate) fn on_prepare_accept(
 /// The proposer's promise of its own ballot counts here.
 fn has_promised(cx: &Cx<'_>, from: Peer, ballot: Ballot) -> bool {
     let is_proposer = from.node == ballot.node() && from.incarnation == ballot.incarnation();
-    // It may have waited here for its register to be read while the loss became known.
+    // It may have waited here for its register to be read while the amnesia became known.
     let is_current =
         cx.replicas.member(from.node).is_some_and(|member| from.amnesia >= member.amnesia)
             || mutation::is(Mutation::FirstFromBeforeLoss);
@@ -309,8 +309,7 @@ fn payload(deltas: &Deltas, tip: &Tip, state: State) -> Option<(State, Payload)>
     is_short.then(|| (state.clone(), Payload::Whole(state)))
 }
 
-/// The proposal rests on a promise from before a loss, which must not be repeated under the loss
-/// that is known now.
+/// The proposal rests on a promise from before an amnesia, which must not be repeated after it.
 fn is_void(core: &Core, cx: &Cx<'_>, two: &PhaseTwo) -> bool {
     let is_void = |unproven: &Unproven| {
         cx.replicas.member(core.me()).is_none_or(|member| member.amnesia != unproven.amnesia)

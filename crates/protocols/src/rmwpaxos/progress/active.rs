@@ -73,7 +73,7 @@ pub struct PhaseTwo {
     pub unproven: Option<Unproven>,
     /// Found in the base: succeed with the next proposal.
     pub carried: Vec<Operation>,
-    /// Highest proposal of `ballot` acknowledged by each member, with its loss.
+    /// Highest proposal of `ballot` acknowledged by each member, with its amnesia count.
     pub acks: Acks,
     pub refusals: Refusals,
     /// Estimated rest of the base's time to live when phase 1 or a vote ended.
@@ -143,9 +143,9 @@ pub struct Unproven {
     /// The round that it follows.
     pub base: Round,
     pub payload: Payload,
-    /// This node's loss when it promised the ballot.
+    /// This node's amnesia count when it promised the ballot.
     pub amnesia: AmnesiaCount,
-    /// Members that it was sent to, and the loss that was known of each then.
+    /// Members that it was sent to, each with its amnesia count then.
     pub asked: [Option<AmnesiaCount>; MEMBERS_MAX],
     /// A member was asked again after it had lost its memory: it has forgotten its own answer.
     pub is_asked_anew: bool,

@@ -34,8 +34,8 @@ impl Reports {
         report: Report,
     ) {
         let Some(index) = replicas.index(from) else { return };
-        // A report from before a loss must not take the place of a later one and count as if it
-        // were later.
+        // A report from before an amnesia must not replace a later one and count as if it were
+        // later.
         if self.tally.add(replicas, from, amnesia) || self.tally.is_from(index, amnesia) {
             if self.by_member.len() <= index {
                 self.by_member.resize(index + 1, None);

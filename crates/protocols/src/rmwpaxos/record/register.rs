@@ -237,7 +237,7 @@ pub struct ShardMeta {
     /// With `void`: the registers that are stored are not believed either, for they may be older
     /// than they were.
     pub disbelieved: bool,
-    /// The amnesia count at the shard's last loss. It makes claims about earlier states
+    /// The amnesia count at the shard's last amnesia. It makes claims about earlier states
     /// meaningless.
     pub lost_at: AmnesiaCount,
 
@@ -295,7 +295,7 @@ impl Wire for ShardMeta {
     }
 }
 
-/// Left out unless the shard had a loss.
+/// Left out unless the shard had an amnesia.
 fn lost_at(reader: &mut Reader<'_>) -> Result<AmnesiaCount, Malformed> {
     match u32::try_from(reader.varint()?) {
         Ok(amnesia @ 1..) => Ok(AmnesiaCount(amnesia)),

@@ -51,7 +51,7 @@ impl RollbackDetector {
         // A tombstone may have been removed there since.
         let is_left_over = |register: &Register| deletion::leftover(register).is_some();
         let is_removed = theirs.is_none() && own.is_some_and(is_left_over);
-        // The member alone knows whether its loss concerned this shard.
+        // The member alone knows whether its amnesia concerned this shard.
         let has_lost = own.is_none() && cx.replicas.at(member).amnesia > past.amnesia;
         let is_impossible = past.forbids(theirs, Ballot::ZERO) && !is_removed && !has_lost;
         is_impossible.then_some((member, past))

@@ -6,8 +6,8 @@
 //! member has forgotten part of the shard since, its record is whole but older, or this code has a
 //! fault. It may have answered from that record already, which cannot be undone. It must not do so
 //! again, because its later accepts and promises are unknown, and so are those of neighbouring
-//! keys. So the shard counts as lost with all its stored registers, the loss is raised, and a
-//! majority of others restores it.
+//! keys. So the shard counts as lost with all its stored registers. The amnesia count rises, and a
+//! majority of others restores the shard.
 //!
 //! *You held more* is true even if the sender's own medium has gone back: the sender then holds
 //! less than it did itself. *You had removed it* may be false, because the sender's medium may have
@@ -74,7 +74,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// True if an acceptor with this past, and no loss since, cannot hold `held`.
+    /// True if an acceptor with this past, and no amnesia since, cannot hold `held`.
     pub(crate) fn forbids(&self, held: Round, floor: Ballot) -> bool {
         if self.round.is_none() {
             return !held.is_none() && held.ballot() <= self.floor;
@@ -167,8 +167,8 @@ impl RollbackDetector {
         else {
             return false;
         };
-        // After a loss it recovered its floor from the others. Above theirs it may have accepted
-        // again.
+        // After an amnesia it recovered its floor from the others. Above theirs it may have
+        // accepted again.
         let has_lost = cx.replicas.member(node).is_some_and(|member| member.amnesia > amnesia);
         let own = cx.metas.get(key.shard()).floor_ballot;
         let floor = if has_lost { floor.min(own) } else { floor };

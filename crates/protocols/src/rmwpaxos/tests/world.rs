@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// Drops the shard's stored registers and its unsent messages, and raises the loss.
+    /// Drops the shard's stored registers and its unsent messages, and raises the amnesia count.
     fn disown(&mut self, index: usize, shard: Shard, key: Option<Key>) {
         let node = &mut self.nodes[index];
         node.gated.clear();
@@ -529,7 +529,7 @@ impl World {
         }
     }
 
-    /// Damages a register in memory: its shard is forgotten once the loss is raised.
+    /// Damages a register in memory. Its shard is forgotten once the amnesia count is raised.
     pub(super) fn forget_anew(&mut self, index: usize, key: &Key) {
         let shard = key.shard();
         self.nodes[index].cache.remove(key);
@@ -537,7 +537,7 @@ impl World {
     }
 
     /// The process restarts and finds the shard's fields damaged. The shard is forgotten once the
-    /// loss is raised.
+    /// amnesia count is raised.
     pub(super) fn crash_without_fields(&mut self, index: usize) {
         let shard = self.key.shard();
         self.nodes[index].stored_metas.remove(&shard);

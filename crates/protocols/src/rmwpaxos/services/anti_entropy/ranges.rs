@@ -213,7 +213,7 @@ impl Ranges {
         let is_first = from_hash == shard.first_hash();
         let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
         let is_joined = is_first || self.answered[member].is_some_and(joins);
-        // A question from before a loss may be answered late. It is no evidence of the member's
+        // A question from before an amnesia may be answered late. It is no evidence of the member's
         // present state.
         let is_joined = is_joined && (is_first || self.asked_with[member].0 == amnesia);
         self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));

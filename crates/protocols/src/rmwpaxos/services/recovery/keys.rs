@@ -2,7 +2,7 @@
 //! has reported its possible promises and accepts.
 //!
 //! One register is recovered when it is touched. A whole shard is recovered by listing the others'
-//! registers. The question itself tells the others of the loss, which voids earlier
+//! registers. The question itself carries the new amnesia count, which voids earlier
 //! acknowledgements of this node.
 
 use std::collections::{BTreeMap, BTreeSet};
