@@ -13,7 +13,13 @@ use crate::glob::{self, Case};
 /// Elements that a scan visits in one call, by default.
 const PAGE_DEFAULT: usize = 10;
 
+/// Bytes of a reply whose elements may repeat: a few arguments could name any number of them.
+const REPLY_LEN_MAX: usize = 16 << 20;
+
 const INVALID_CURSOR: ErrorReply = errors::fixed(b"ERR invalid cursor");
+const NAMES_ONLY_OF_HASHES: ErrorReply =
+    errors::fixed(b"ERR NOVALUES option can only be used in HSCAN");
+const REPLY_TOO_LARGE: ErrorReply = errors::fixed(b"ERR reply too large: ask for fewer elements");
 
 /// The options of `HSCAN`, `SSCAN` and `ZSCAN`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +60,8 @@ impl<'a> ScanOptions<'a> {
                         usize::try_from(count).ok().filter(|&it| it > 0).ok_or(errors::SYNTAX)?;
                     tail
                 }
-                (b"NOVALUES", tail) if knows_names_only => {
+                (b"NOVALUES", _) if !knows_names_only => return Err(NAMES_ONLY_OF_HASHES),
+                (b"NOVALUES", tail) => {
                     options.names_only = true;
                     tail
                 }
@@ -118,28 +125,50 @@ pub(crate) fn scan_reply(next: u64, elements: Vec<Reply>) -> Reply {
     Reply::array([Reply::bulk(next.to_string()), Reply::Array(elements)])
 }
 
+/// Refuses a reply of `len` bytes, as [`Reply::len`] counts them, that is too large.
+///
+/// # Errors
+/// `reply too large`.
+pub(crate) fn check_reply_len(len: usize) -> Result<(), ErrorReply> {
+    if len > REPLY_LEN_MAX { Err(REPLY_TOO_LARGE) } else { Ok(()) }
+}
+
 /// Indexes of random elements among `len`. A positive count draws each at most once, a negative one
-/// draws each time among all.
-pub(crate) fn draw(len: usize, count: i64, seed: u64) -> Vec<usize> {
+/// draws each time among all. `reply_len` is that of the reply for an element.
+///
+/// # Errors
+/// `reply too large`, since elements that repeat have no other bound.
+pub(crate) fn draw(
+    len: usize,
+    count: i64,
+    seed: u64,
+    reply_len: impl Fn(usize) -> usize,
+) -> Result<Vec<usize>, ErrorReply> {
     let mut prng = Prng::new(seed);
     if len == 0 {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     if count < 0 {
-        let draws = 0..count.unsigned_abs();
-        return draws.map(|_| prng.below(len as u64) as usize).collect();
+        let (mut drawn, mut total) = (Vec::new(), 0);
+        for _ in 0..count.unsigned_abs() {
+            let index = prng.below(len as u64) as usize;
+            total += reply_len(index);
+            check_reply_len(total)?;
+            drawn.push(index);
+        }
+        return Ok(drawn);
     }
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let mut all: Vec<usize> = (0..len).collect();
     if count >= len {
-        return all;
+        return Ok(all);
     }
     for at in 0..count {
         let other = at + prng.below((len - at) as u64) as usize;
         all.swap(at, other);
     }
     all.truncate(count);
-    all
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -177,12 +206,21 @@ mod tests {
 
         #[test]
         fn draws_differ_unless_repeats_are_wanted(len in 1..50_usize, count in 0..60_i64, seed: u64) {
-            let drawn = draw(len, count, seed);
+            let drawn = draw(len, count, seed, |_| 16).unwrap();
             prop_assert_eq!(drawn.len(), len.min(count as usize));
             prop_assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
-            let repeated = draw(len, -count, seed);
+            let repeated = draw(len, -count, seed, |_| 16).unwrap();
             prop_assert_eq!(repeated.len(), count as usize);
             prop_assert!(repeated.iter().all(|&index| index < len));
+        }
+    }
+
+    #[test]
+    fn draws_that_repeat_are_bounded() {
+        let draws = (REPLY_LEN_MAX / 16) as i64;
+        assert_eq!(draw(3, -draws, 1, |_| 16).map(|all| all.len()), Ok(draws as usize));
+        for count in [-draws - 1, i64::MIN] {
+            assert_eq!(draw(3, count, 1, |_| 16), Err(REPLY_TOO_LARGE));
         }
     }
 
@@ -199,7 +237,7 @@ mod tests {
             ("0 COUNT x", "ERR value is not an integer or out of range"),
             ("0 COUNT 0", "ERR syntax error"),
             ("0 MATCH", "ERR syntax error"),
-            ("0 NOVALUES", "ERR syntax error"),
+            ("0 NOVALUES", "ERR NOVALUES option can only be used in HSCAN"),
         ] {
             assert_eq!(parse(line), Err(error.as_bytes().to_vec()), "{line}");
         }
