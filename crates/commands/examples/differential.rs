@@ -4,7 +4,8 @@
 //! differs. (`./x fuzz redis` compares all commands.)
 //! `differential ADDRESS record FILE…`: writes the server's replies into scripts of
 //! `tests/conformance`.
-//! The server's keys are deleted. The expected version is 7.0.15: others have other texts.
+//! The server's keys are deleted. Its version is that in the names of the scripts: other versions
+//! have other texts.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use types::{Applied, Change, Clock, Command, ExpiryChange, Reply, TimeToLive, Update, View};
+use types::{
+    Applied, Change, Clock, Command, Database, ExpiryChange, Reply, TimeToLive, Update, View,
+};
 
 use crate::context::Context;
 use crate::errors::ErrorReply;
@@ -35,6 +37,7 @@ impl From<ErrorReply> for Halt {
 pub struct Space<'a> {
     interpreter: &'a Interpreter,
     clock: Clock,
+    database: Option<Database>,
     keys: BTreeMap<Bytes, Held>,
 }
 
@@ -52,7 +55,14 @@ struct Held {
 impl<'a> Space<'a> {
     #[must_use]
     pub fn new(interpreter: &'a Interpreter, clock: Clock) -> Space<'a> {
-        Space { interpreter, clock, keys: BTreeMap::new() }
+        Space { interpreter, clock, database: None, keys: BTreeMap::new() }
+    }
+
+    /// Names the database of the keys, for commands that name one.
+    #[must_use]
+    pub fn in_database(mut self, database: Database) -> Space<'a> {
+        self.database = Some(database);
+        self
     }
 
     /// Loads the state of a key.
@@ -74,6 +84,19 @@ impl<'a> Space<'a> {
     pub(crate) fn context(&self, key: &[u8]) -> Result<Context<'_>, Halt> {
         let held = self.keys.get(key).ok_or_else(|| unloaded(key))?;
         Ok(self.interpreter.context(held.view(), self.clock))
+    }
+
+    /// The value at a key and its time to live.
+    ///
+    /// # Errors
+    /// [`Halt::Unloaded`].
+    pub(crate) fn value(&self, key: &[u8]) -> Result<(Option<Bytes>, TimeToLive), Halt> {
+        let held = self.keys.get(key).ok_or_else(|| unloaded(key))?;
+        Ok((held.value.clone(), held.ttl))
+    }
+
+    pub(crate) fn database(&self) -> Option<Database> {
+        self.database
     }
 
     /// Changes the state of a loaded key.

@@ -1,8 +1,8 @@
 //! Commands answer as Redis does: scripts in `tests/conformance`.
 //!
 //! `cargo run -p commands --example differential -- ADDRESS record FILE…` writes
-//! `redis-7.0.15-*.txt`, the replies of redis-server 7.0.15. The other files are written by hand:
-//! newer commands, the passing of time, own limits.
+//! `redis-*.txt`, the replies of the redis-server in their names. The other files are written by
+//! hand: newer commands, the passing of time, own limits.
 
 mod support;
 
@@ -71,6 +71,11 @@ fn conditions_on_values_hold_as_in_redis_8_4() {
 #[test]
 fn time_passes() {
     check("time.txt");
+}
+
+#[test]
+fn values_move_and_are_copied_as_in_redis() {
+    check("redis-7.4.1-rename.txt");
 }
 
 #[test]
