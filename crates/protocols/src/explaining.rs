@@ -7,7 +7,7 @@ use types::{Key, NodeId, Outcome, Tag};
 
 use crate::replicas::Replicas;
 
-/// Explanations of one instance under way at a time.
+/// Explanations of one instance in progress at a time.
 pub(crate) const EXPLANATIONS_MAX: usize = 64;
 /// A person waits for silent members for at most this time.
 const WAIT_MAX: Nanos = Nanos::from_millis(500);

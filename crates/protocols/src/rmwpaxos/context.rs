@@ -1,4 +1,4 @@
-//! The context of a step, and the register that the own acceptor holds.
+//! The context of a step, and the own acceptor's register.
 
 use types::{Key, Ticket};
 

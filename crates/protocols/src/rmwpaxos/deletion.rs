@@ -29,30 +29,30 @@ use crate::rmwpaxos::record::state::State;
 
 pub(crate) const COLLECT: TimerId = TimerId(1);
 
-/// A key that was deleted is often written again: no hurry.
+/// A deleted key is often written again, so collection is not urgent.
 const GRACE: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
-/// Keys waited for at a time. Shards of others are searched again when there is room.
+/// Keys scheduled at a time. Shards without room are searched again later.
 const WAITING_MAX: usize = 262_144;
-/// Of these, keys that remember commands: they wait for long.
+/// Of these, keys that remember commands, which wait for long.
 const REMEMBERING_MAX: usize = WAITING_MAX / 2;
-/// A key is looked at again after this however long its windows are.
+/// A key is checked after this time even if its windows are longer.
 const LOOK_AFTER_MAX: Millis = Millis(3_600_000);
 /// Collections started at a time.
 const STARTED_MAX: usize = 256;
-/// A tombstone that another node left is its own to collect for so long, and up to twice that.
+/// How long another node may collect its own tombstone, and up to twice that.
 const FOUND_AFTER: Nanos = Nanos::from_secs(5);
 
 #[derive(Default, Debug)]
 pub(crate) struct Deletion {
     waiting: BTreeMap<Key, Waiting>,
     due: BTreeMap<(Nanos, Key), ()>,
-    /// Of those that wait, keys that remember commands.
+    /// Scheduled keys that remember commands.
     remembering: usize,
-    /// Shards of keys for which there was no room.
+    /// Shards with keys that found no room.
     left_out: BTreeSet<Shard>,
     armed: Option<Nanos>,
-    /// Tombstones met that another node left.
+    /// Tombstones of other nodes.
     found: Figure,
 }
 
@@ -64,12 +64,12 @@ struct Waiting {
 }
 
 impl Deletion {
-    /// Tombstones that this node is to collect.
+    /// Tombstones that this node will collect.
     pub(crate) fn tombstones(&self) -> usize {
         self.waiting.len() - self.remembering
     }
 
-    /// Keys that remember commands, which this node is to have forgotten.
+    /// Keys whose commands this node will have forgotten.
     pub(crate) fn remembering(&self) -> usize {
         self.remembering
     }
@@ -92,7 +92,7 @@ impl Deletion {
         }
     }
 
-    /// Waits, unless the key is looked at earlier as it is.
+    /// Schedules the key, unless it is due earlier.
     fn wait_from(&mut self, key: &Key, at: Nanos, remembers: bool) {
         let is_full =
             self.waiting.len() >= WAITING_MAX || (remembers && self.remembering >= REMEMBERING_MAX);
@@ -110,8 +110,8 @@ impl Deletion {
         self.found.get()
     }
 
-    /// This node's proposal left a tombstone, or a state that is to be forgotten one day. A node
-    /// that is no replica leaves it to the replicas, which meet it when they compare.
+    /// This node's proposal left a tombstone, or a table of commands. A node that is no replica
+    /// leaves it to the replicas, which find it by comparison.
     pub(crate) fn schedule(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
         if !cx.replicas.set.has_me() {
             return;
@@ -122,7 +122,7 @@ impl Deletion {
         self.arm(cx);
     }
 
-    /// It did not work this time.
+    /// Schedules the key again after a failed collection.
     pub(crate) fn collect_later(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let waiting = self.waiting.get(key);
         let tries = waiting.map_or(0, |waiting| waiting.tries) + 1;
@@ -141,10 +141,9 @@ impl Deletion {
         }
     }
 
-    /// Returns shards of which keys were left out and for which there is room now: they are to be
-    /// searched again.
+    /// Returns shards that had no room and have it now. They must be searched again.
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) -> BTreeSet<Shard> {
-        // An earlier timer may have replaced this one: only the newest arms another.
+        // An earlier timer may have replaced this one. Only the newest arms another.
         if self.armed.is_some_and(|armed| armed <= cx.now) {
             self.armed = None;
         }
@@ -189,7 +188,7 @@ impl Deletion {
         }
     }
 
-    /// All members hold exactly this tombstone and no proposal came after it: all may forget it.
+    /// All members hold exactly this tombstone and no proposal followed: all may forget it.
     pub(crate) fn on_held_by_all(&mut self, cx: &mut Cx<'_>, key: &Key, round: Round) {
         base::sometimes!("a tombstone is collected");
         self.forget(key);
@@ -214,7 +213,7 @@ impl Deletion {
     }
 }
 
-/// How long to leave a key to the node that proposed its state.
+/// How long to leave a key to the proposer of its state.
 fn precedence(cx: &mut Cx<'_>, proposer: NodeId) -> Nanos {
     let may_collect = cx.replicas.member(proposer).is_none_or(|member| member.up);
     match proposer == cx.replicas.me() || !may_collect {
@@ -230,12 +229,12 @@ impl Deletion {
         (0..WAITING_MAX).map(|number| Key::new(format!("waiting-{number}").as_bytes()))
     }
 
-    /// As many other keys wait as there is room for.
+    /// Schedules as many other keys as there is room for.
     pub(crate) fn fill(&mut self, at: Nanos) {
         Deletion::others().for_each(|key| self.wait_from(&key, at, false));
     }
 
-    /// They wait no more.
+    /// Removes them.
     pub(crate) fn make_room(&mut self) {
         Deletion::others().for_each(|key| self.forget(&key));
     }

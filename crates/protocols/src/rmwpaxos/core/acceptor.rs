@@ -54,7 +54,7 @@ pub enum Prepared {
     },
 }
 
-/// H2: promises `ballot`, or not.
+/// H2: promises `ballot` or refuses it.
 pub fn on_prepare(
     register: &mut Option<Register>,
     meta: &mut ShardMeta,
@@ -96,8 +96,8 @@ pub enum Accepted {
     Refused {
         promised: Ballot,
     },
-    /// The delta cannot be applied to the state held. Neither the state nor the promise changed:
-    /// the message might as well have been lost.
+    /// The delta does not fit the held state. Neither the state nor the promise changed, as if the
+    /// message had been lost.
     NeedFull,
 }
 
@@ -109,14 +109,14 @@ pub struct Proposal {
     pub payload: Payload,
 }
 
-/// When an event happens, by this node's clocks.
+/// The times of an event by this node's clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     pub now: Nanos,
     pub uptime: &'a dyn Uptime,
 }
 
-/// H3: accepts a proposal, or not. A delta is looked into only where its state would be taken.
+/// H3: accepts or refuses a proposal. A delta is resolved only if its state would be accepted.
 pub fn on_accept(
     register: &mut Option<Register>,
     meta: &ShardMeta,

@@ -1,4 +1,4 @@
-//! Is an attempt part of a state's past? Evidence inside the register itself. [spec 9.4]
+//! Whether an attempt is part of a state's past, by evidence in the register itself. [spec 9.4]
 
 use types::Outcome;
 
@@ -6,7 +6,7 @@ use crate::mutation::{self, Mutation};
 use crate::rmwpaxos::progress::operation::Attempt;
 use crate::rmwpaxos::record::state::State;
 
-/// Where an attempt stands relative to a state.
+/// The relation of an attempt to a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ancestry {
     In,
@@ -30,7 +30,7 @@ pub fn ancestry(attempt: &Attempt, version: u64, state: Option<&State>) -> Ances
     }
 }
 
-/// Where all attempts of an operation stand together.
+/// The common fate of all attempts of an operation.
 #[must_use]
 pub fn fate(attempts: &[Attempt], version: u64, state: Option<&State>) -> Ancestry {
     let mut fate = Ancestry::NotIn;
@@ -44,7 +44,7 @@ pub fn fate(attempts: &[Attempt], version: u64, state: Option<&State>) -> Ancest
     fate
 }
 
-/// The outcome computed at the attempt that is in. [spec 9.4, E4]
+/// The outcome computed by the attempt that is in the chain. [spec 9.4, E4]
 #[must_use]
 pub fn outcome_of(attempts: &[Attempt], version: u64, state: Option<&State>) -> Outcome {
     let is_in = |attempt: &&Attempt| ancestry(attempt, version, state) == Ancestry::In;

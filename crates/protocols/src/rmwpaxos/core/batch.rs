@@ -52,7 +52,7 @@ impl Core {
         true
     }
 
-    /// Runs the queue's head on the tip; the state that comes of it is born under the ballot.
+    /// Runs the queue's head on the tip. The resulting state is born under the ballot.
     ///
     /// # Panics
     /// If the proposer is no owner.
@@ -74,8 +74,7 @@ impl Core {
             let excludes =
                 !operation.attempts.is_empty() && !mutation::is(Mutation::NoOpBelowAttempt);
             must_decide |= excludes || (operation.must_propose && !operation.is_internal());
-            // Absent to a majority, and still there for the one that collects: nil is proposed to
-            // all.
+            // A majority lacks the register to collect, and this node still holds it: propose nil.
             let is_there = two.tip.state.is_some()
                 || held(cx, &active.key).is_some_and(|register| register.state.is_some());
             must_decide |= operation.source == Source::Collect && is_there;
@@ -125,7 +124,7 @@ impl Core {
             Source::Client(_) | Source::Forwarded { .. } | Source::Answered => {
                 let clock = clock(cx);
                 if operation.once().is_some() && operation.deadline <= cx.now {
-                    // A copy that was held up for long might find its effect forgotten.
+                    // A copy that was delayed for long might find its entry forgotten.
                     let refusal = Outcome::Refused(Refusal::TooLate);
                     (operation.outcome, operation.effective) = (refusal, false);
                     operation.doubtful = true;
@@ -137,8 +136,7 @@ impl Core {
         }
     }
 
-    /// A batch without effect: its results are released on a chosen state that is not older than
-    /// they are.
+    /// Handles a batch without effect. Its results wait for a chosen state that is not older.
     fn end_without_proposal(
         &mut self,
         cx: &mut Cx<'_>,
@@ -176,7 +174,8 @@ fn answers_from_tip(operation: &Operation) -> bool {
         || (mutation::is(Mutation::OnceFromUndecided) && operation.once().is_some())
 }
 
-/// The state must not be forgotten: a command that is repeated has to find that it ran.
+/// True if the state remembers commands. It must not be forgotten, because a repeated command must
+/// find that it ran.
 fn remembers(state: &State) -> bool {
     state.has_once() && !mutation::is(Mutation::OnceCollected)
 }

@@ -1,4 +1,4 @@
-//! The edge of the core: decisions that parts around it may take part in, and notices for them.
+//! The edge of the core: decisions that other parts may influence, and notices for them.
 //!
 //! Without any part the core is a complete protocol: every hook has a default, and every notice may
 //! be dropped.
@@ -14,7 +14,7 @@ use crate::rmwpaxos::message::delta::Delta;
 use crate::rmwpaxos::progress::operation::ForwardKey;
 use crate::rmwpaxos::record::state::State;
 
-/// Decisions inside a step of the core that parts around it may take part in.
+/// Decisions of the core that other parts may influence.
 pub(crate) trait Hooks {
     /// Adds to the own report for the node `to`, which holds the round `have`.
     fn complete_report(
@@ -27,25 +27,24 @@ pub(crate) trait Hooks {
     ) {
     }
 
-    /// True if the report of a member, which says that it accepted this round, must not count.
+    /// True if this member's report of the accepted round must not count.
     fn disputes(&mut self, _cx: &mut Cx<'_>, _from: NodeId, _key: &Key, _accepted: Round) -> bool {
         false
     }
 
-    /// The change from `base` to `state`, if that is to be sent instead of the state.
+    /// The change from `base` to `state`, if it should be sent instead of the state.
     fn delta(&self, _base: (Round, &State), _state: &State) -> Option<Arc<Delta>> {
         None
     }
 }
 
-/// No part is around the core.
+/// The hooks without any part.
 #[derive(Debug)]
 pub(crate) struct NoParts;
 
 impl Hooks for NoParts {}
 
-/// An event inside the core, told to the parts around it. The core does not depend on their use
-/// of it.
+/// An event of the core for the other parts. The core does not depend on its use.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// A state was accepted here.

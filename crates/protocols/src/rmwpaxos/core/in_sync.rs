@@ -19,7 +19,7 @@ use crate::rmwpaxos::message::delta::Delta;
 use crate::rmwpaxos::progress::active::PhaseTwo;
 use crate::rmwpaxos::progress::reports::Reports;
 
-/// After a proposal that took a member which was to be spared.
+/// How long sparing pauses after a proposal that needed a spared member.
 const SPARES_NOBODY_FOR: Nanos = Nanos::from_secs(5);
 
 /// Members whose promise reported `round`: below this ballot they accept no other round any more.
@@ -47,8 +47,7 @@ pub(crate) fn note(cx: &Cx<'_>, in_sync: &mut Tally, node: NodeId, is_in_sync: b
 }
 
 impl Core {
-    /// Sends the newest proposal to all others but those that are spared, as a delta to members in
-    /// sync.
+    /// Sends the newest proposal to all others except spared ones. Members in sync get a delta.
     pub(super) fn send_newest(
         &mut self,
         cx: &mut Cx<'_>,
@@ -77,7 +76,7 @@ impl Core {
         }
     }
 
-    /// Members that most likely were sent the last proposal.
+    /// Members that were most likely sent the last proposal.
     pub(crate) fn addressees(&self, cx: &Cx<'_>) -> Tally {
         let mut in_sync = Tally::default();
         for member in cx.replicas.members() {
@@ -86,14 +85,14 @@ impl Core {
         in_sync
     }
 
-    /// True if others stand in for this member.
+    /// True if the others stand in for this member.
     pub(crate) fn spares(&self, cx: &Cx<'_>, node: NodeId) -> bool {
         let is_spared = cx.replicas.member(node).is_some_and(|member| member.pace == Pace::Spared);
         is_spared && cx.now >= self.spares_nobody_until
     }
 
-    /// The others make a majority. It is told when they do not answer after all, or once it is
-    /// steady.
+    /// Skips a member, because the others make a majority. It gets the proposal if they do not
+    /// answer, or once it is steady.
     pub(crate) fn spare(&mut self, cx: &Cx<'_>, two: &mut PhaseTwo, node: NodeId) {
         base::sometimes!("a slow peer is spared a proposal");
         self.counters.spared += 1;

@@ -16,8 +16,7 @@ use crate::rmwpaxos::progress::operation::{Operation, Place, Source};
 use crate::rmwpaxos::progress::retry_timer::RetryTimer;
 use crate::rmwpaxos::progress::round_trip::RoundTrip;
 
-/// Above this number a node mints no ballots; reconfiguration starts the count anew. [corrections
-/// F13]
+/// A node mints no ballots above this number. Reconfiguration restarts the count. [corrections F13]
 const NUMBER_LIMIT: u64 = 1 << 35;
 
 /// Acceptor, proposer and reader of the registers of one database and worker.
@@ -25,7 +24,7 @@ const NUMBER_LIMIT: u64 = 1 << 35;
 pub(crate) struct Core {
     pub(super) env: Env,
     pub(super) actives: Actives,
-    /// Keys to look at when the turn ends.
+    /// Keys to check when the turn ends.
     touched: Vec<Key>,
     /// Counts events: gives the events of a turn an order.
     pub(super) step: Place,
@@ -36,12 +35,12 @@ pub(crate) struct Core {
     pub(super) started: Option<Nanos>,
     /// When the link to each node ended last.
     pub(super) left_at: [Option<Nanos>; MEMBERS_MAX],
-    /// Members that should stand in for slow ones did not.
+    /// Sparing pauses until then, because the other members did not answer.
     pub(super) spares_nobody_until: Nanos,
     pub(super) retry: RetryTimer,
     pub(super) notices: Vec<Notice>,
     pub(super) counters: Counters,
-    /// The own acceptor is asked by messages, which are then as late as any.
+    /// The own acceptor is asked by messages, which may be late.
     #[cfg(test)]
     pub(crate) by_message: bool,
 }
@@ -66,7 +65,7 @@ impl Core {
         }
     }
 
-    /// An event begins.
+    /// Starts an event.
     pub(crate) fn begin_step(&mut self, now: Nanos) {
         self.step.0 += 1;
         self.started.get_or_insert(now);
@@ -87,8 +86,8 @@ impl Core {
         }
     }
 
-    /// Queues an operation. Those of one session keep their order: a read behind writes rides along
-    /// with them. Reads of the session that are under way are taken back in front of it.
+    /// Queues an operation. Operations of one session keep their order: a read behind writes
+    /// follows them. Reads of the session that are in progress are taken back in front of it.
     /// [corrections B10]
     pub(crate) fn enqueue(&mut self, cx: &mut Cx<'_>, key: &Key, operation: Operation) {
         let mut active = self.take_active(cx, key);
@@ -108,7 +107,7 @@ impl Core {
         self.put_active(active);
     }
 
-    /// The same, unless a write is under way.
+    /// The same, unless a write is in progress.
     pub(crate) fn propose_if_free(&mut self, cx: &mut Cx<'_>, key: &Key, source: Source) {
         if !self.has_writes(key) {
             self.propose_internal(cx, key, source);
@@ -132,7 +131,7 @@ impl Core {
         Some(active)
     }
 
-    /// Puts it back and has it looked at when the turn ends.
+    /// Puts it back, and has it checked when the turn ends.
     pub(crate) fn put_active(&mut self, mut active: Box<Active>) {
         if !active.touched {
             active.touched = true;
@@ -141,12 +140,12 @@ impl Core {
         self.actives.put_back(active);
     }
 
-    /// Puts it back as it was.
+    /// Puts it back unchanged.
     pub(crate) fn put_untouched(&mut self, active: Box<Active>) {
         self.actives.put_back(active);
     }
 
-    /// Keys that were worked on since the last end of a turn.
+    /// Keys that were touched since the last end of a turn.
     pub(crate) fn take_touched(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.touched)
     }
@@ -188,7 +187,7 @@ impl Core {
         Some(Ballot::new(epoch, meta.number, self.env.me, incarnation))
     }
 
-    /// True where the own acceptor is asked without messages, and no more others than needed.
+    /// True if the own acceptor is asked without messages, and only as many others as needed.
     pub(crate) fn takes_short_ways(&self) -> bool {
         #[cfg(test)]
         return !self.by_message;
@@ -222,7 +221,7 @@ impl Core {
         cx.fx.reply(tag, outcome);
     }
 
-    /// Why there was no quorum: this node may know.
+    /// The outcome without a quorum. This node may know the reason.
     pub(crate) fn unavailable(&self, cx: &Cx<'_>, shard: Shard) -> Outcome {
         if cx.cache.is_forgotten(shard) { Outcome::Loading } else { Outcome::NoQuorum }
     }
@@ -294,7 +293,7 @@ impl Core {
         &self.counters
     }
 
-    /// A part delivers an accept late.
+    /// Counts a late delivery of an accept by another part.
     pub(crate) fn count_repair(&mut self) {
         self.counters.repairs += 1;
     }
@@ -308,25 +307,25 @@ impl Core {
         self.actives.get(key).is_some_and(Active::has_writes)
     }
 
-    /// Has the retry timer fire, after which it goes on as long as there is work.
+    /// Arms the retry timer, which then repeats as long as there is work.
     pub(crate) fn arm_retries(&mut self, cx: &mut Cx<'_>) {
         self.retry.arm(cx);
     }
 
-    /// Has the key looked at again at `until`.
+    /// Has the key checked at `until`.
     pub(crate) fn look_again(&mut self, cx: &mut Cx<'_>, until: Nanos, key: &Key) {
         self.retry.back_off(cx, until, key.clone());
     }
 }
 
-/// Questions and forwards are numbered on from here. An answer to an earlier start of this process
-/// must not count for a later one.
+/// The first number of questions and forwards. An answer to an earlier start of this process must
+/// not count for a later one.
 pub(crate) fn first_id(incarnation: Incarnation) -> u64 {
     if mutation::is(Mutation::StaleAnswers) { 0 } else { u64::from(incarnation.0) << 40 }
 }
 
-/// Says that this transmission of a command had no effect: not to be said of one that may have run.
-/// [corrections F5]
+/// True if the outcome claims that this transmission had no effect. Never claim that of a command
+/// that may have run. [corrections F5]
 fn denies_effect(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Refused(_) => !mutation::is(Mutation::OnceRefusalStays),

@@ -10,7 +10,7 @@ use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::record::register::Register;
 
 impl Core {
-    /// Installs a forgotten register as a majority of others knows it.
+    /// Installs a forgotten register as a majority of others reports it.
     pub(crate) fn install(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
         self.counters.expiring_states += u64::from(register.has_ages());
         cx.metas.get_mut(key.shard()).saw(register.promised);
@@ -65,22 +65,21 @@ impl Core {
         cx.fx.recovered(shard);
     }
 
-    /// A node that is no replica held no register of the shard: it has lost none.
+    /// Ends the loss of a shard at a node that is no replica, since it held no register of it.
     pub(crate) fn end_loss_outside(&mut self, cx: &mut Cx<'_>, shard: Shard) {
         let meta = cx.metas.get_mut(shard);
         (meta.void, meta.disbelieved) = (false, false);
         cx.fx.recovered(shard);
     }
 
-    /// Neither the fields of the shard nor its registers that are stored count until the others
-    /// have given them back.
+    /// Voids the shard's fields and its stored registers until the others have restored them.
     pub(crate) fn treat_as_lost(&mut self, cx: &mut Cx<'_>, shard: Shard) {
         let meta = cx.metas.get_mut(shard);
         (meta.void, meta.disbelieved) = (true, true);
         cx.metas.persist(shard);
     }
 
-    /// A register that is not believed counts as forgotten. True if it was held.
+    /// Treats a disbelieved register as forgotten. True if it was held.
     pub(crate) fn disbelieve(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
         let is_held = matches!(cx.cache.get(key), CachedRegister::Present(_));
         if is_held {

@@ -23,15 +23,15 @@ use crate::rmwpaxos::message::Report;
 use crate::rmwpaxos::progress::active::{Active, Phase, ReadRound};
 use crate::rmwpaxos::progress::reports::Reports;
 
-/// Members that are up are waited for: longer than it takes to find out that one is not.
+/// How long to wait for members that are up: longer than the detection of a failure.
 const CONTESTED_FOR: Nanos = Nanos::from_secs(1);
 /// A node that has just started does not know yet which members are up, and a link that has just
 /// ended may be back soon.
 const UNSURE_FOR: Nanos = Nanos::from_secs(2);
 
 impl Core {
-    /// Phase 1 is won, but one member holds a register that another may have removed: true while
-    /// others may still tell. A refusal has the ballot given up.
+    /// Phase 1 is won, but one member holds a register that another may have removed. True while
+    /// others may still decide that. A refusal ends the ballot.
     pub(super) fn awaits_others(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
         let Phase::Preparing(one) = &mut active.phase else { return false };
         if !one.promises.is_contested(cx.replicas) || mutation::is(Mutation::OneHolderWins) {
@@ -53,7 +53,7 @@ impl Core {
         cx.now < until
     }
 
-    /// Until when a read that does not decide waits, if a member may still answer it.
+    /// The end of an undecided read's wait, if a member may still answer it.
     pub(super) fn awaits_until(&self, cx: &Cx<'_>, round: &ReadRound) -> Option<Nanos> {
         let is_contested =
             round.reports.is_contested(cx.replicas) && !mutation::is(Mutation::OneHolderWins);
@@ -72,7 +72,7 @@ impl Core {
         member.up || self.started.is_none_or(is_recent) || left_at.is_some_and(is_recent)
     }
 
-    /// A read has found that a majority does not hold the register, and one member does.
+    /// Notes that a majority lacks the register and a member holds it.
     pub(super) fn tell_contested(&mut self, cx: &Cx<'_>, key: &Key, reports: &Reports) {
         let own = held(cx, key).map_or(Round::NONE, |register| register.accepted);
         let differs = |(node, report): (NodeId, &Report)| {

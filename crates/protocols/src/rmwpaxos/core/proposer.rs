@@ -38,7 +38,7 @@ struct Base {
 }
 
 impl Core {
-    /// Goes on with a key: proposes as owner, gives the ownership back, reads.
+    /// Continues with a key: proposes as owner, returns the ownership, reads.
     pub(crate) fn advance(&mut self, cx: &mut Cx<'_>, active: &mut Active, hooks: &mut dyn Hooks) {
         if let Phase::Owner(_) = active.phase {
             self.propose(cx, active, hooks);
@@ -50,7 +50,7 @@ impl Core {
         self.start_read(cx, active);
     }
 
-    /// Begins with a queue where no work is under way: a read first, or phase 1.
+    /// Starts on a queue without work in progress: a read first, or phase 1.
     pub(crate) fn lead(&mut self, cx: &mut Cx<'_>, active: &mut Active, hooks: &mut dyn Hooks) {
         if !self.try_read_first(cx, active) {
             self.prepare(cx, active, hooks);
@@ -82,14 +82,15 @@ impl Core {
         self.try_win(cx, active);
     }
 
-    /// Asks as many others as a majority needs: first those that answer soon, and of them the last
-    /// proposer, which holds the newest round. The rest is asked when one refuses or is silent.
+    /// Asks as many others as a majority needs: first those that answer soon. Among them the last
+    /// proposer comes first, since it holds the newest round. The rest is asked if one refuses or
+    /// is silent.
     fn ask_some(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let last = held(cx, &active.key).map(|register| register.accepted.ballot().node());
         let is_up = |node: &NodeId| cx.replicas.member(*node).is_some_and(|member| member.up);
         let mut others: SmallVec<[NodeId; MEMBERS_MAX]> =
             cx.replicas.others().filter(is_up).collect();
-        // The member asked instead of the last proposer differs from key to key.
+        // The member that replaces the last proposer differs from key to key.
         let first = active.key.hash() as usize % others.len().max(1);
         others.rotate_left(first);
         let is_steady = |node| cx.replicas.member(node).is_some_and(Member::is_steady);
@@ -145,8 +146,8 @@ impl Core {
         let base = read_base(cx, &one.promises);
         let state = one.promises.state_of(base.round);
         if state.is_none() && !base.round.is_none() {
-            // Its reporter left it out for a state that we do not have after all: ask again
-            // without.
+            // The report omits a state that this node does not have after all. Ask again without
+            // `have`.
             one.have = None;
             one.promises.clear();
             for node in cx.replicas.all() {
@@ -202,7 +203,7 @@ impl Core {
         }
     }
 
-    /// Step 4: makes proposals while there is something to write and room for them.
+    /// Step 4: makes proposals while there are writes and room for them.
     fn propose(&mut self, cx: &mut Cx<'_>, active: &mut Active, hooks: &mut dyn Hooks) {
         while let Phase::Owner(two) = &active.phase
             && two.in_flight.len() < DEPTH

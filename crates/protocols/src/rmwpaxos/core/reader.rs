@@ -39,8 +39,8 @@ enum Decision {
 }
 
 impl Core {
-    /// Starts the next quorum read for the reads that wait, one at a time: later ones share the one
-    /// after it.
+    /// Starts the next quorum read for the waiting reads. One runs at a time; later reads share the
+    /// next one.
     pub(crate) fn start_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         if active.read.is_none() && !active.read_queue.is_empty() {
             let operations = std::mem::take(&mut active.read_queue);
@@ -76,7 +76,7 @@ impl Core {
         self.round_trip.times(2).clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
-    /// Repeats a quorum read that another node's proposals kept from deciding.
+    /// Repeats a quorum read that another node's proposals left undecided.
     fn poll_again(&mut self, cx: &mut Cx<'_>, key: &Key, mut round: ReadRound) -> ReadRound {
         round.id = self.next_id();
         round.polls += 1;
@@ -118,7 +118,7 @@ impl Core {
         self.put_active(active);
     }
 
-    /// Looks whether the reports decide; if not, waits, polls again or has it decided.
+    /// Checks whether the reports decide. Otherwise waits, polls again or has a proposal decide.
     pub(crate) fn settle_read(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
         if !round.reports.is_quorum(cx.replicas) {
             active.read = Some(round);
@@ -146,7 +146,7 @@ impl Core {
         }
     }
 
-    /// No report tells which round is chosen: the operations go through a proposal, which decides.
+    /// No report shows which round is chosen. The operations go through a proposal, which decides.
     fn have_decided(&mut self, active: &mut Active, round: ReadRound) {
         base::sometimes!("a quorum read stays undecided and a proposal decides");
         propose_all(active, round.operations);
@@ -273,8 +273,8 @@ impl Core {
         }
     }
 
-    /// Commands without effect on the state held here are evaluated on a quorum read first. A
-    /// failed condition then costs one round trip and ends no ownership.
+    /// Evaluates commands without effect on the held state by a quorum read first. A failed
+    /// condition then costs one round trip and ends no ownership.
     pub(crate) fn try_read_first(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
         let eligible = |operation: &Operation| {
             operation.command.access != Access::Write
@@ -285,7 +285,7 @@ impl Core {
             return false;
         }
         let Some(register) = held(cx, &active.key) else {
-            // Not here does not mean nowhere, but it is the best guess there is.
+            // Absence here is no proof of absence, but the best guess.
             return self.read_first_on(cx, active, None);
         };
         let state = register.state.clone();
@@ -310,7 +310,7 @@ impl Core {
         true
     }
 
-    /// Asks whether an expired key is gone though no client reads it.
+    /// Asks a quorum whether an expired key is gone. No client need read it.
     pub(crate) fn read_for_expiry(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let mut active = self.take_active(cx, key);
         if active.read.is_none() {
@@ -319,8 +319,8 @@ impl Core {
         self.put_active(active);
     }
 
-    /// Attempts of a contended key are resolved by a read, so that the rest may be forwarded. True
-    /// while that goes on.
+    /// Resolves attempts of a contended key by a read, so that the rest may be forwarded. True
+    /// while that is in progress.
     pub(crate) fn try_resolve(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
         let is_resolving = |round: &ReadRound| round.purpose == Purpose::Resolve;
         if active.read.as_ref().is_some_and(is_resolving) {
@@ -439,7 +439,7 @@ fn evaluate(
 }
 
 impl Core {
-    /// A majority has disagreed for long enough.
+    /// Ends a quorum read whose majority has disagreed for long enough.
     pub(crate) fn settle_late_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let is_late = |round: &mut ReadRound| {
             cx.now >= round.patient_until && round.reports.is_quorum(cx.replicas)

@@ -18,7 +18,8 @@ use crate::rmwpaxos::record::register::{Register, ShardMeta};
 use crate::rmwpaxos::record::state::State;
 use crate::rmwpaxos::record::state_builder;
 
-/// Others take part in a key for so long after a proposal of theirs: two round trips, within these.
+/// Bounds of the time in which another node's proposal makes a key contended: two round trips,
+/// within these.
 const CONTENDED_FOR_MIN: Nanos = Nanos::from_millis(3);
 const CONTENDED_FOR_MAX: Nanos = Nanos::from_millis(40);
 
@@ -91,8 +92,8 @@ impl Core {
         }
     }
 
-    /// Promises `ballot`; it may be said once the ticket is durable. An error is the higher promise
-    /// that forbids it.
+    /// Promises `ballot`. The promise may be sent once the ticket is durable. An error is the
+    /// higher promise that forbids it.
     pub(crate) fn promise(
         &mut self,
         cx: &mut Cx<'_>,
@@ -116,7 +117,7 @@ impl Core {
         }
     }
 
-    /// The own acceptor's promise, which counts at once where it is durable; compare
+    /// The own acceptor's promise, which counts at once if it is durable; compare
     /// [`accept_own`](Core::accept_own).
     pub(super) fn prepare_own(
         &mut self,
@@ -167,8 +168,8 @@ impl Core {
         }
     }
 
-    /// The own acceptor takes the newest proposal. Its acknowledgement counts at once where it
-    /// is durable. Elsewhere, and where it is another answer, it comes as a message like any other.
+    /// Has the own acceptor accept the newest proposal. A durable acknowledgement counts at once.
+    /// Any other answer comes as a message.
     pub(crate) fn accept_own(&mut self, cx: &mut Cx<'_>, key: &Key, two: &mut PhaseTwo) {
         let me = self.env.me;
         let Some(newest) = two.in_flight.last() else { return };
@@ -220,7 +221,7 @@ impl Core {
         }
     }
 
-    /// The owner says that a round is chosen. It has no answer, and a crash may forget it.
+    /// Notes a chosen round. The hint has no answer, and a crash may forget it.
     pub(crate) fn on_chosen(&mut self, cx: &mut Cx<'_>, key: &Key, round: Round) {
         if !is_lost(cx, key)
             && let Some(register) = cx.cache.get_mut(key)
@@ -269,7 +270,7 @@ impl Core {
         }
     }
 
-    /// A key is contended while another node's proposal for it was accepted within this time.
+    /// How long a key is contended after another node's accepted proposal.
     pub(crate) fn contended_for(&self) -> Nanos {
         self.round_trip.times(2).clamp(CONTENDED_FOR_MIN, CONTENDED_FOR_MAX)
     }

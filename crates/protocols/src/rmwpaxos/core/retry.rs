@@ -1,4 +1,4 @@
-//! Time: resends messages without answer, ends overdue operations, tries again after losing.
+//! Time: resends unanswered messages, ends overdue operations, retries lost phases.
 
 use base::Nanos;
 use types::{Key, NodeId, Outcome};
@@ -15,9 +15,9 @@ use crate::rmwpaxos::message::Message;
 use crate::rmwpaxos::progress::active::{Active, Phase, PhaseTwo, ReadRound, Resend};
 use crate::rmwpaxos::progress::operation::{Operation, Source};
 
-/// Work without a client is given up after as many resends.
+/// Resends before work without a client is given up.
 const UNWANTED_RESENDS_MAX: u32 = 8;
-/// Of as many resends a slow member gets one: the first after more than a second.
+/// A slow member gets one of this many resends: the first after more than a second.
 const SLOW_RESENDS: u32 = 5;
 
 impl Core {
@@ -40,7 +40,7 @@ impl Core {
         None
     }
 
-    /// Goes on without members that did not answer: one of them may be paused.
+    /// Continues without members that did not answer. One of them may be paused.
     pub(crate) fn lose_patience(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         self.settle_late_read(cx, active);
         if let Phase::Preparing(one) = &active.phase {
@@ -116,7 +116,7 @@ impl Core {
         active.leave();
     }
 
-    /// Sends the messages of a read, a phase 1 or a proposal again that are due.
+    /// Resends the due messages of a read, a phase 1 or a proposal.
     pub(crate) fn resend(&mut self, cx: &mut Cx<'_>, active: &mut Active, hooks: &mut dyn Hooks) {
         self.resend_read(cx, active);
         let is_disputed = active
@@ -153,7 +153,7 @@ impl Core {
         }
     }
 
-    /// Sends messages again that a dead connection to this member may have lost.
+    /// Resends messages that a dead connection to this member may have lost.
     pub(crate) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         for key in self.actives.keys_of(|_| true) {
             let mut active = self.take_active(cx, &key);
@@ -170,7 +170,7 @@ impl Core {
         }
     }
 
-    /// Decisions that waited for this peer go on without it.
+    /// Decisions that waited for this peer continue without it.
     pub(crate) fn on_peer_reset(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         if let Some(index) = cx.replicas.peers.index(node) {
             self.left_at[index] = Some(cx.now);
@@ -185,13 +185,13 @@ impl Core {
     }
 }
 
-/// False if messages to a silent member most likely still wait in front of its link.
+/// False if messages to a silent member most likely still wait in its link's queue.
 pub(crate) fn may_resend(cx: &Cx<'_>, two: &mut PhaseTwo, node: NodeId) -> bool {
     let is_slow = cx.replicas.member(node).is_some_and(|member| member.pace == Pace::Slow);
     if !is_slow || two.in_flight.is_empty() {
         return true;
     }
-    // It is sent proposals that it was spared. A link with a long queue may have lost others.
+    // Proposals that it was spared are sent now. A link with a long queue may have lost others.
     let is_told = two.in_sync.has(cx.replicas, node);
     if is_told && !two.resend.count.is_multiple_of(SLOW_RESENDS) {
         base::sometimes!("no message is resent to a slow peer");
@@ -201,8 +201,7 @@ pub(crate) fn may_resend(cx: &Cx<'_>, two: &mut PhaseTwo, node: NodeId) -> bool 
     true
 }
 
-/// Sends messages again that a member did not answer: they were lost. An unproven proposal is not
-/// resent here.
+/// Resends messages that a member did not answer. An unproven proposal is resent elsewhere.
 fn resend_lost(cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
     match &active.phase {
         Phase::Preparing(one) if !one.promises.tally.has(cx.replicas, node) => {
@@ -224,7 +223,7 @@ fn resend_lost(cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
     }
 }
 
-/// The tombstone is chosen, but to be collected all members must hold it.
+/// The tombstone is chosen, but all members must hold it before it is collected.
 fn resend_tombstone(cx: &mut Cx<'_>, key: &Key, two: &PhaseTwo, node: NodeId) {
     let (Some(state), Some(k)) = (&two.tip.state, two.collecting) else { return };
     let message = Message::Accept {
@@ -249,8 +248,7 @@ fn keep_or_end(operation: &Operation, now: Nanos, ended: &mut Vec<Operation>) ->
     false
 }
 
-/// A member refused, and members that might still carry the ballot have had their time: one may be
-/// paused.
+/// True if a member refused and the others have had their time. One may be paused.
 fn is_refused_for(active: &Active, patience: Nanos, now: Nanos) -> bool {
     match &active.phase {
         Phase::Preparing(one) => one.refusals.is_any_for(patience, now),

@@ -29,16 +29,16 @@ impl Core {
         }
     }
 
-    /// The tip's time seems over: asks a quorum before anything is built on it. True while the vote
-    /// is under way.
+    /// The tip's time seems over: asks a quorum before a proposal builds on it. True while the vote
+    /// is in progress.
     pub(super) fn try_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
         let Phase::Owner(two) = &active.phase else { return false };
         if active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Vote) {
             return true;
         }
         if cx.now >= active.vote_again_at && wants_vote(cx, active, two) {
-            // An operation refused for lack of room might have found some: proposals under way come
-            // first.
+            // An operation refused for lack of room might have found some, so proposals in flight
+            // come first.
             if two.in_flight.is_empty() && active.read.is_none() {
                 base::sometimes!("a vote on windows of remembered commands");
                 self.read_quorum(cx, active, Purpose::Vote, Vec::new());
@@ -50,7 +50,7 @@ impl Core {
         let seems_over = match own_countdown(cx, &active.key, id) {
             Countdown::Over => true,
             Countdown::Running(_) => false,
-            // This acceptor lags and does not count; those that promised do.
+            // This acceptor lags and does not count. The promises do.
             Countdown::None => two.rest == Some(Millis(0)),
         };
         if cx.now < active.vote_again_at
@@ -80,8 +80,8 @@ impl Core {
             Some(id) if expiry::is_voted(cx.replicas, over) => {
                 let operation = Operation::internal(Source::Expire(id), self.step);
                 active.queue.push_front(operation);
-                // An operation may wait for a window that others do not see over. They are not
-                // asked again at once.
+                // An operation may wait for a window that others do not consider over. Do not ask
+                // again at once.
                 active.vote_again_at = cx.now + VOTE_PAUSE;
             }
             _ if !two.droppable.is_empty() => {}
@@ -90,7 +90,7 @@ impl Core {
         }
     }
 
-    /// The ownership has ended since the vote was asked for: it counts for the state held here.
+    /// The ownership has ended since the vote was requested. It counts for the state held here.
     fn settle_late_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: &ReadRound) {
         let id = held(cx, &active.key).and_then(Register::expiry_id);
         let (over, _) = expiry::count_votes(&round.reports, cx.replicas, id);
@@ -111,8 +111,8 @@ fn own_countdown(cx: &Cx<'_>, key: &Key, id: ExpiryId) -> Countdown {
     }
 }
 
-/// A vote on the windows of the tip's entries is worth a round trip. An operation waits for one to
-/// be dropped, and one may be over.
+/// True if a vote on the windows of the tip's entries is worth a round trip. An operation waits for
+/// an entry to be dropped, and one may be over.
 fn wants_vote(cx: &Cx<'_>, active: &Active, two: &PhaseTwo) -> bool {
     let Some(tip) = two.tip.state.as_ref().filter(|tip| tip.has_once()) else { return false };
     let Some(table) = tip.once() else { return false };
@@ -129,7 +129,7 @@ fn wants_vote(cx: &Cx<'_>, active: &Active, two: &PhaseTwo) -> bool {
         && may_be_over(cx, &active.key, table)
 }
 
-/// The own acceptor finds one over, or lags and cannot tell.
+/// True if this acceptor finds an entry over, or lags and cannot tell.
 fn may_be_over(cx: &Cx<'_>, key: &Key, table: &[u8]) -> bool {
     let held = held(cx, key);
     let own = held.and_then(|register| Some((register, register.state.as_ref()?.once()?)));

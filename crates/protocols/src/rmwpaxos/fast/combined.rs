@@ -38,8 +38,8 @@ use crate::rmwpaxos::progress::operation::{Operation, Source};
 use crate::rmwpaxos::record::register::{Register, ShardMeta};
 use crate::rmwpaxos::record::state::State;
 
-/// A longer state waits until it is known which members hold its base, unless a delta stands for
-/// it.
+/// A longer state waits for phase 1, which shows the members that hold its base, unless a delta
+/// replaces it.
 const STATE_LEN_MAX: usize = 4096;
 
 /// Figures of first proposals sent together with phase 1.
@@ -121,7 +121,7 @@ impl Combined {
         }
     }
 
-    /// Gives up a proposal that others have had their time to prove.
+    /// Gives up a proposal after the time that others had to prove it.
     pub(crate) fn lose_patience(&mut self, cx: &Cx<'_>, active: &mut Active) {
         if active.unproven().is_some_and(|unproven| cx.now >= unproven.until) {
             self.give_up(active);
@@ -199,7 +199,7 @@ impl Combined {
         true
     }
 
-    /// Phase 1 must find out the base.
+    /// Leaves the phase: phase 1 must find the base.
     fn give_up(&mut self, active: &mut Active) {
         base::sometimes!("a first proposal that travels with phase 1 does not fit");
         self.failed.add(1);
@@ -208,9 +208,9 @@ impl Combined {
     }
 }
 
-/// H2 and H3 in one, at the acceptor. Only a proposer whose own promise still stands and makes a
-/// majority together with this acceptor's has won phase 1 by it. Where it has not, the promise
-/// alone is given: the proposer learns that this message will never be accepted here.
+/// H2 and H3 in one, at the acceptor. Phase 1 is won only if the proposer's own promise still
+/// stands and makes a majority with this acceptor's. Otherwise the acceptor only promises. The
+/// proposer then knows that this message will never be accepted here.
 pub(crate) fn on_prepare_accept(
     core: &mut Core,
     cx: &mut Cx<'_>,
@@ -271,14 +271,14 @@ fn completes_phase_one(
     is_proven || (is_first && is_same && is_above_floor)
 }
 
-/// Worth trying: the other members probably hold the round that is held here.
+/// True if the other members probably hold the same round.
 fn may_combine(core: &Core, cx: &Cx<'_>, active: &Active) -> bool {
     let is_plain = |operation: &Operation| {
         let is_asked = matches!(operation.source, Source::Client(_) | Source::Forwarded { .. });
-        // A long command would be run in vain.
+        // A long command would often run in vain.
         is_asked && operation.attempts.is_empty() && operation.command.body.len() <= STATE_LEN_MAX
     };
-    // Whether a time to live is over is found out by phase 1 alone.
+    // Only phase 1 finds out whether a time to live is over.
     let expires = |state: &State| state.has_expiry();
     let own = held(cx, &active.key);
     // A full table may have room once a majority was asked.
@@ -299,7 +299,7 @@ fn may_combine(core: &Core, cx: &Cx<'_>, active: &Active) -> bool {
         && cx.replicas.members().any(|member| member.up && member.node != cx.replicas.me())
 }
 
-/// The payload that stands for a state, unless it is long and has to be sent whole.
+/// The payload for a state. `None` for a long one without a delta.
 fn payload(deltas: &Deltas, tip: &Tip, state: State) -> Option<(State, Payload)> {
     let base = tip.state.as_ref().filter(|_| !tip.round.is_none());
     if let Some(delta) = base.and_then(|base| deltas.between((tip.round, base), &state)) {

@@ -1,4 +1,4 @@
-//! Deltas: a proposal sent as its change of the state before it, to members that should hold that
+//! Deltas: a proposal sent as its change of the preceding state, to members that should hold that
 //! state.
 //!
 //! A member that cannot apply a delta asks for the whole state and is unchanged, as if the delta
@@ -35,7 +35,7 @@ impl Deltas {
         self.needed_full.get()
     }
 
-    /// The change from `base` to `state`, where that is worth sending instead.
+    /// The change from `base` to `state`, if it is worth sending instead.
     pub(crate) fn between(&self, base: (Round, &State), state: &State) -> Option<Arc<Delta>> {
         #[cfg(test)]
         if self.always {
@@ -69,8 +69,8 @@ impl Deltas {
     }
 }
 
-/// The proposal is not under way any more: no operation waits for its acknowledgement, but its
-/// outcome is known here.
+/// Answers for a proposal that is not in flight any more. No operation waits for its
+/// acknowledgement, but its outcome is known here.
 fn send_held(core: &mut Core, cx: &mut Cx<'_>, from: Peer, key: &Key, round: Round) {
     if is_lost(cx, key) {
         return;
@@ -93,7 +93,7 @@ fn send_whole(cx: &mut Cx<'_>, key: &Key, two: &mut PhaseTwo, from: Peer, round:
         }
         _ => send_tip(cx, key, two, from, round),
     }
-    // The proposals after it follow a state that was not accepted either, and are asked for next.
+    // The member did not accept the proposals after it either. It asks for them next.
     in_sync::note(cx, &mut two.in_sync, from.node, is_newest);
 }
 

@@ -1,7 +1,7 @@
-//! Shorter ways: an owner that goes on without phase 1, both phases in one round trip, changes in
-//! place of states.
+//! Shorter paths: an owner continues without phase 1, both phases take one round trip, deltas
+//! replace states.
 //!
-//! The core is offered to them first. Without them it takes two round trips with whole states.
+//! They are offered to the core first. Without them it takes two round trips with whole states.
 
 pub(crate) mod combined;
 pub(crate) mod delta;

@@ -72,7 +72,7 @@ pub struct Held {
 /// Sums of hashes, one per bucket.
 pub type Digests = [u64; BUCKETS];
 
-/// Commands on their way to an owner. [corrections F6, F7]
+/// Commands forwarded to an owner. [corrections F6, F7]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forward {
     /// Only this incarnation of the owner may run them.

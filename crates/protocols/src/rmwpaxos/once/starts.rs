@@ -8,8 +8,7 @@ use super::table::{self, EntryId};
 use crate::rmwpaxos::record::state::State;
 use crate::uptime::Uptime;
 
-/// When the entries of a register's state were first accepted here, in the order of its table, in
-/// uptime.
+/// When the entries of a register's state were first accepted here, in table order and uptime.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Starts(Vec<Millis>);
 
@@ -21,7 +20,7 @@ impl Starts {
         Some(Box::new(Starts(starts.collect())))
     }
 
-    /// Those of `state`, which follows the state `before`; entries that it had go on.
+    /// The starts for `state`, which follows the state `before`. Entries of both keep their start.
     #[must_use]
     pub fn going_on(
         (before, starts): (Option<&State>, Option<&Starts>),
@@ -31,9 +30,9 @@ impl Starts {
         let (Some(former), Some(starts)) = (before.and_then(State::once), starts) else {
             return Starts::anew(state, uptime);
         };
-        // Both are in the order of their versions, as far as they lie on one chain: one walk finds
-        // entries that go on. Entries of other branches that it misses start anew, which is later
-        // and never earlier.
+        // Both are in version order as far as they lie on one chain, so one pass finds the kept
+        // entries. Entries of other branches that it misses start anew. Their windows end later,
+        // never earlier.
         let former: Vec<(EntryId, &Millis)> = table::ids(former).zip(&starts.0).collect();
         let mut rest = &former[..];
         let mut start_of = |id: EntryId| {
@@ -64,7 +63,7 @@ impl Starts {
         self.0.iter()
     }
 
-    /// As many as the state has entries.
+    /// Appends one start per entry of the state.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.0.iter().for_each(|start| put_varint(out, start.0));
     }

@@ -49,13 +49,13 @@ pub(crate) fn droppable(
     table::ids(table).filter(is_over).collect()
 }
 
-/// How long the newest entry is kept from now on.
+/// The window of the newest entry.
 pub(crate) fn newest(state: &State) -> Option<Millis> {
     table::ids(state.once()?).last().map(|id| id.window)
 }
 
-/// How long until, by the own count, a vote is worth its while. `None`: there is no entry to
-/// forget.
+/// The time until a vote is worth a round trip, by this acceptor's count. `None`: there is no
+/// entry.
 pub(crate) fn rest(register: &Register, uptime: &dyn Uptime) -> Option<Millis> {
     let state = register.state.as_ref()?;
     let starts = register.once_starts.as_ref()?;

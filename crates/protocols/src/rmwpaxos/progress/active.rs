@@ -16,19 +16,19 @@ use crate::rmwpaxos::progress::operation::{Operation, Place};
 use crate::rmwpaxos::progress::reports::Reports;
 use crate::rmwpaxos::record::state::State;
 
-/// Proposals of one key under way at a time.
+/// Proposals of one key in flight at a time.
 pub(crate) const DEPTH: usize = 2;
 
-/// Where a proposer stands with a key. Each phase owns its data: leaving it drops them.
+/// The phase of a proposer. Each phase owns its data, so leaving it drops them.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it lies in a box that is used again")]
 pub enum Phase {
     Idle,
-    /// Phase 1 is under way.
+    /// Phase 1 is in progress.
     Preparing(PhaseOne),
     /// Phase 1 is won, or its first proposal travels with it: proposals may follow one another.
     Owner(PhaseTwo),
-    /// Lost to another proposer; tries again then.
+    /// It lost to another proposer, and retries then.
     BackingOff(Nanos),
     /// A service holds the head of the queue.
     Waiting,
@@ -43,9 +43,9 @@ pub struct PhaseOne {
     pub promises: Reports,
     pub prepared_at: Place,
     pub refusals: Refusals,
-    /// Until then only as many members as phase 1 needs are asked; `None`: all were.
+    /// Only as many members as phase 1 needs are asked until then; `None`: all were.
     pub ask_rest_at: Option<Nanos>,
-    /// Until then phase 1, though won, waits for all members that are up: one of them may have
+    /// Phase 1 is won, but waits until then for all members that are up. One of them may have
     /// removed the register that another holds.
     pub contested_until: Option<Nanos>,
     pub resend: Resend,
@@ -64,8 +64,7 @@ pub struct PhaseTwo {
     pub in_sync: Tally,
     /// The base is chosen, or a proposal on top of it was made.
     pub base_decided: bool,
-    /// The base is chosen, no proposal followed: operations older than this step may be answered
-    /// from it.
+    /// The base is chosen and no proposal followed. It may answer operations older than this step.
     pub fresh_before: Place,
     /// Proposals that are not known to be chosen.
     pub in_flight: SmallVec<[InFlight; DEPTH]>,
@@ -168,7 +167,7 @@ impl Unproven {
     }
 }
 
-/// Why a quorum is read.
+/// The purpose of a quorum read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// To answer `ReadRound::operations`.
@@ -179,7 +178,7 @@ pub enum Purpose {
     Resolve,
 }
 
-/// One read of a quorum.
+/// One quorum read.
 #[derive(Debug)]
 pub struct ReadRound {
     pub id: u64,
@@ -187,8 +186,7 @@ pub struct ReadRound {
     pub operations: Vec<Operation>,
     pub reports: Reports,
     pub polls: u32,
-    /// Until then a majority that disagrees waits for the others that are up: one of them may be
-    /// paused.
+    /// A majority that disagrees waits until then for other members that are up. One may be paused.
     pub patient_until: Nanos,
     pub sent: Nanos,
     pub resend_at: Nanos,
@@ -200,12 +198,12 @@ pub struct ReadRound {
 pub struct Active {
     pub key: Key,
     pub phase: Phase,
-    /// In the order of arrival; those with attempts first.
+    /// In order of arrival; operations with attempts first.
     pub queue: VecDeque<Operation>,
-    /// Reads that wait for the quorum read under way to end.
+    /// Reads that wait for the end of the current quorum read.
     pub read_queue: Vec<Operation>,
     pub read: Option<ReadRound>,
-    /// Members were found to differ from this node: phase 1 comes first until one is won.
+    /// A member differs from this node: phase 1 comes first until one is won.
     pub differed: bool,
     /// The highest promise by which this key's ballots were refused, and when that was.
     pub lost_to: Option<(Ballot, Nanos)>,
@@ -297,7 +295,7 @@ impl Active {
         !has_phase && self.queue.is_empty() && self.read_queue.is_empty() && self.read.is_none()
     }
 
-    /// A write is queued or under way: a read that came later rides along behind it.
+    /// A write is queued or in flight. A later read follows behind it.
     #[must_use]
     pub fn has_writes(&self) -> bool {
         !self.is_idle() || !self.queue.is_empty()
@@ -315,8 +313,8 @@ impl Active {
         }
     }
 
-    /// Takes reads of this session that are under way back into the queue: its next operation is
-    /// queued there.
+    /// Takes reads of this session that are in progress back into the queue, since its next
+    /// operation is queued there.
     pub fn recall(&mut self, session: SessionId) {
         if self.read.is_none() && self.read_queue.is_empty() {
             return;

@@ -35,17 +35,17 @@ pub struct Register {
     pub owned: bool,
     /// When another node's proposal was last accepted. A hint for forwarding.
     pub foreign_at: Nanos,
-    /// How many such proposals came in a row, none long after the last. A hint for forwarding.
+    /// How many such proposals came in a row, in quick succession. A hint for forwarding.
     pub foreign_run: u8,
     /// The node that forwarded commands last, and how often in a row. A hint for handing ownership
     /// over.
     pub forwards: (NodeId, u16),
 }
 
-/// Every key that is idle costs one.
+/// Every idle key costs one.
 const _: () = assert!(size_of::<Register>() <= 72);
 
-/// A moment in uptime. One that may be missing takes no more room in the registers of idle keys.
+/// A moment in uptime. Its niche keeps an optional one as small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Started(NonZeroU64);
 
@@ -71,7 +71,7 @@ impl Started {
     }
 }
 
-/// How far an acceptor's countdown of an expiry has come.
+/// The progress of an acceptor's countdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Countdown {
     /// The state does not expire.
@@ -136,7 +136,7 @@ impl Register {
         }
     }
 
-    /// Something of it is counted in uptime.
+    /// True if an age of it is counted in uptime.
     #[must_use]
     pub fn has_ages(&self) -> bool {
         self.countdown.is_some() || self.once_starts.is_some()

@@ -10,7 +10,7 @@ use types::{Ballot, Malformed, Reader, TimeToLive, Txid, Wire};
 
 use crate::rmwpaxos::once::table::{self, TABLE_LEN_MAX};
 
-/// Runs of birth ballots that a state remembers. [spec 9.2 has R = 4 single ones in as many bytes]
+/// Runs of birth ballots in a state. [spec 9.2 has R = 4 single ones in as many bytes]
 const RUNS_MAX: usize = 4;
 
 /// The value that replicas of a key agree on: one link of its chain of states.
@@ -43,7 +43,7 @@ pub struct StateFields<'a> {
     pub expiry: Option<Expiry>,
     /// The bytes of the table of commands that are safe to repeat; `None`: it is empty.
     pub once: Option<&'a [u8]>,
-    /// A transaction holds the key. Transitions that are not about locks keep it.
+    /// A transaction's lock on the key. Transitions that are not about locks keep it.
     pub lock: Option<Lock<'a>>,
     /// `None`: a tombstone.
     pub value: Option<&'a [u8]>,
@@ -62,7 +62,7 @@ pub struct Lock<'a> {
     pub generation: u64,
 }
 
-/// When a state's value is to vanish.
+/// The deadline of a state's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expiry {
     /// Names the transition that set it; every other transition copies it.
@@ -73,7 +73,7 @@ pub struct Expiry {
     pub ends: Millis,
 }
 
-/// A version alone would not do: two dead branches may have the same version and other deadlines.
+/// A version alone is not enough: two dead branches may share it and have different deadlines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExpiryId {
     pub version: u64,

@@ -12,7 +12,7 @@ use crate::mutation::{self, Mutation};
 use crate::rmwpaxos::once::table::{EntryId, Seen, Table};
 use crate::rmwpaxos::record::state::{Expiry, ExpiryId, Ring, State, StateFields};
 
-/// The state that a batch is making.
+/// The next state of a batch in progress.
 #[derive(Debug)]
 pub struct StateBuilder<'a> {
     base: Option<&'a State>,
@@ -74,7 +74,7 @@ impl<'a> StateBuilder<'a> {
             (_, BuiltExpiry::New { ttl, ends }) => (ttl, Some(ends)),
             (_, BuiltExpiry::Kept { expiry, rest }) => {
                 let ttl = match (expiry.ttl, rest) {
-                    // It is there until a quorum says otherwise, so some of its time is left.
+                    // It exists until a quorum says otherwise, so some of its time is left.
                     (TimeToLive::After(_), Some(rest)) => TimeToLive::After(Millis(rest.0.max(1))),
                     (ttl, _) => ttl,
                 };
@@ -84,7 +84,7 @@ impl<'a> StateBuilder<'a> {
         View { value, ttl, ends }
     }
 
-    /// Runs a command. Returns its outcome and whether it changed anything.
+    /// Runs a command. Returns its outcome and whether it changed the state.
     pub fn run(&mut self, update: &dyn Update, command: &Command, clock: Clock) -> (Outcome, bool) {
         match &command.once {
             None => {
