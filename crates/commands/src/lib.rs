@@ -11,6 +11,7 @@
 //! and tests of Redis 8.4 for `IFEQ`, `DELEX` and `DIGEST`. Departures: `GETEX` and `INCRBYFLOAT`
 //! refuse bad arguments before they read the key, and `max-value-size` limits values.
 
+mod bitmap;
 mod connection;
 mod context;
 pub mod docs;

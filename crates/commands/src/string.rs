@@ -27,7 +27,7 @@ crate::module::modules! {
 }
 
 /// Longest string that redis-server makes.
-const LEN_MAX: u64 = 512 << 20;
+pub(crate) const LEN_MAX: u64 = 512 << 20;
 
 impl<'a> Context<'a> {
     /// The string at the key, `None` if there is no key.

@@ -9,14 +9,15 @@ use crate::errors::{self, ErrorReply};
 use crate::module::Module;
 use crate::plan::Plan;
 use crate::spec::CommandSpec;
-use crate::{connection, keys, monitoring, server, string, transactions};
+use crate::{bitmap, connection, keys, monitoring, server, string, transactions};
 
 /// The folders, in the order in which `COMMAND` lists them.
-pub(crate) static GROUPS: [&[Module]; 6] = [
+pub(crate) static GROUPS: [&[Module]; 7] = [
     connection::MODULES,
     server::MODULES,
     keys::MODULES,
     string::MODULES,
+    bitmap::MODULES,
     transactions::MODULES,
     monitoring::MODULES,
 ];

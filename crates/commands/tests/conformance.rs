@@ -64,6 +64,11 @@ fn the_table_is_told_as_redis_does() {
 }
 
 #[test]
+fn bits_answer_as_in_redis() {
+    check("redis-7.4.1-bitmap.txt");
+}
+
+#[test]
 fn conditions_on_values_hold_as_in_redis_8_4() {
     check("conditions.txt");
 }
