@@ -1,9 +1,11 @@
 //! RMWPaxos: one in-place consensus register per key. Replicas agree on a sequence of states. There
 //! is no log and no leader.
 //!
-//! Sources: Skrzypczak, Schintke and Schütt, "RMWPaxos: Fault-Tolerant In-Place Consensus
-//! Sequences" [RMW]; Rystsov, "CASPaxos: Replicated State Machines without logs" [CAS]; Michael et
-//! al., "Recovering Shared Objects Without Stable Storage" [DISC17].
+//! Sources:
+//! - [RMW] Skrzypczak, Schintke and Schütt, "RMWPaxos: Fault-Tolerant In-Place Consensus
+//!   Sequences".
+//! - [CAS] Rystsov, "CASPaxos: Replicated State Machines without logs".
+//! - [DISC17] Michael et al., "Recovering Shared Objects Without Stable Storage".
 //!
 //! # Rooms
 //! Each uses only the rooms above it.
@@ -11,14 +13,14 @@
 //! - [`progress`]: operations, phases and reports. [`message`]: the messages.
 //! - [`core`]: acceptor, proposer and reader, a complete and safe protocol ([`CoreAlone`]).
 //!   It names the rules of safety that lie outside it. Start reading at [`core::proposer`].
-//! - [`fast`]: ways shorter than two round trips with whole states. [`deletion`] and [`services`]:
+//! - [`fast`]: paths shorter than two round trips with whole states. [`deletion`] and [`services`]:
 //!   each has its own state and asks the core to propose, to read or to install a register.
-//! - [`parts`] and this file hand each event to one module. Fast paths are offered it first.
-//!   The core tells the parts of its events by [`core::hooks::Notice`].
+//! - [`parts`] and this file hand each event to one module. Fast paths come first. The core tells
+//!   the parts its events by [`core::hooks::Notice`].
 //!
 //! # Round trips
-//! A read of a quiet key takes one and changes no register. A write takes two, or one where this
-//! node won phase 1 before ([`fast::resumed`]) or holds the same as another of three members
+//! A read of a quiet key takes one and changes no register. A write takes two. It takes one if this
+//! node won phase 1 before ([`fast::resumed`]) or agrees with another of three members
 //! ([`fast::combined`]). Commands queued on a key are one proposal.
 //!
 //! # Words
@@ -42,8 +44,8 @@
 //! | `Recover`, `List` | `Recovered`, `Listed` | questions of a replica without memory |
 //!
 //! # Invariants
-//! 1. One payload per round, for ever. Ballots name the incarnation that minted them, all minting
-//!    of a shard goes through [`core::instance::Core::mint`], `k` only grows under a ballot.
+//! 1. One payload per round, for ever. Ballots name the incarnation that minted them. All minting
+//!    of a shard goes through [`core::instance::Core::mint`]. `k` only grows under a ballot.
 //! 2. `accepted.ballot() <= promised`. Neither ever decreases, nor does the effective promise
 //!    across a restart.
 //! 3. Every accept of a ballot follows promises from a crash-consistent majority and extends the
@@ -52,15 +54,16 @@
 //! 4. An operation is in the chain at most once: it is attempted again only on a base without its
 //!    attempts.
 //! 5. A result is released only once a state that contains it is chosen. A result without effect
-//!    waits until the state it was computed from is chosen and every attempt of it is excluded.
+//!    waits until the state that it was computed from is chosen and every attempt of it is
+//!    excluded.
 //! 6. A command that is safe to repeat is in the chain at most once within its window. The state
 //!    remembers it ([`once`]), and only a majority forgets it ([`once::window`]).
-//! 7. A reply leaves only when all that it reflects is durable here.
+//! 7. A reply leaves only when the state that it reflects is durable here.
 //!
 //! # Departures from [RMW]
-//! An inconsistent phase 1 adopts the highest report and proposes on top of it at once [CAS 2.2]:
-//! two round trips under contention instead of up to five. Exactly-once rests on the ring of birth
-//! ballots inside the state, not on notifications.
+//! An inconsistent phase 1 adopts the highest report and proposes on top of it at once [CAS 2.2].
+//! That takes two round trips under contention instead of up to five. Exactly-once rests on the
+//! ring of birth ballots inside the state, not on notifications.
 
 mod context;
 mod core;
@@ -104,8 +107,7 @@ use self::progress::retry_timer::{BACK_OFF, RETRY};
 /// The default protocol.
 pub type RmwPaxos = Instance<false>;
 
-/// The core of the default protocol alone: tests run it to show that no rule of safety lies around
-/// it.
+/// The core without the other parts. Tests run it to show that it is complete and safe by itself.
 pub type CoreAlone = Instance<true>;
 
 /// One instance, with or without the parts around its core.
@@ -153,8 +155,8 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
             Event::Timer(timer) => self.on_timer(cx, timer),
             Event::Turn => self.on_turn(cx),
             Event::PeerReset { node } => self.core.on_peer_reset(cx, node),
-            // A loss grew. Answers are counted against the losses that are known when a decision is
-            // made, so none has to be corrected. The next resend asks for missing ones.
+            // An amnesia count grew. Decisions count answers against the counts known then, so no
+            // answer has to be corrected. The next resend asks for missing ones.
             Event::ViewChanged => {}
             Event::PeerUp { node } if self.is_core_alone() => self.core.on_peer_up(cx, node),
             Event::PeerUp { node } => {
@@ -269,7 +271,7 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
         }
     }
 
-    /// Goes on with every key that was touched in this turn.
+    /// Continues with every key that was touched in this turn.
     fn on_turn(&mut self, cx: &mut Cx<'_>) {
         let mut touched = self.core.take_touched();
         for key in touched.drain(..) {
@@ -334,7 +336,7 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
         self.core.lose_patience(cx, active);
     }
 
-    /// Tells the parts the events in the core since they were told last.
+    /// Tells the parts of new events in the core.
     fn tell_parts(&mut self, cx: &mut Cx<'_>) {
         if !self.core.has_notices() {
             return;
