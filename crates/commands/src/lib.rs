@@ -21,6 +21,7 @@ pub mod glob;
 mod help;
 mod interpreter;
 mod keys;
+mod list;
 mod module;
 mod monitoring;
 mod operation;

@@ -47,6 +47,7 @@ pub enum Miss {
     Null,
     /// An empty string.
     Empty,
+    EmptyArray,
     Integer(i64),
     Simple(&'static str),
 }
@@ -57,6 +58,7 @@ impl Miss {
         match (self, reply) {
             (Miss::Null, Reply::Null) => true,
             (Miss::Empty, Reply::Bulk(bytes)) => bytes.is_empty(),
+            (Miss::EmptyArray, Reply::Array(elements)) => elements.is_empty(),
             (Miss::Integer(miss), Reply::Integer(value)) => miss == *value,
             (Miss::Simple(miss), Reply::Simple(text)) => miss == text,
             _ => false,

@@ -9,15 +9,16 @@ use crate::errors::{self, ErrorReply};
 use crate::module::Module;
 use crate::plan::Plan;
 use crate::spec::CommandSpec;
-use crate::{bitmap, connection, keys, monitoring, server, string, transactions};
+use crate::{bitmap, connection, keys, list, monitoring, server, string, transactions};
 
 /// The folders, in the order in which `COMMAND` lists them.
-pub(crate) static GROUPS: [&[Module]; 7] = [
+pub(crate) static GROUPS: [&[Module]; 8] = [
     connection::MODULES,
     server::MODULES,
     keys::MODULES,
     string::MODULES,
     bitmap::MODULES,
+    list::MODULES,
     transactions::MODULES,
     monitoring::MODULES,
 ];

@@ -49,6 +49,11 @@ fn keys_and_times_answer_as_redis_does() {
 }
 
 #[test]
+fn lists_answer_as_redis_does() {
+    check("redis-7.4.1-lists.txt");
+}
+
+#[test]
 fn values_are_inspected_as_in_redis() {
     check("redis-7.0.15-inspect.txt");
 }

@@ -42,10 +42,16 @@ fn values() -> impl Strategy<Value = Option<Vec<u8>>> {
         "[0-9]{0,20}".prop_map(String::into_bytes),
         prop::collection::vec(any::<u8>(), 0..30),
     ];
+    let list = prop::collection::vec("[a-c0-2]{0,2}", 1..9).prop_map(|elements| {
+        let mut encoded = Vec::new();
+        elements.iter().for_each(|one| values::blobs::put(&mut encoded, one.as_bytes()));
+        values::list::encode_parts(values::list::Encoding::Listpack, &[&encoded]).to_vec()
+    });
     let noise = prop::collection::vec(any::<u8>(), 0..30);
     prop_oneof![
         Just(None),
         string.prop_map(|string| Some(values::string::encode(&string).to_vec())),
+        list.prop_map(Some),
         noise.prop_map(Some),
     ]
 }
@@ -57,7 +63,7 @@ fn clocks() -> impl Strategy<Value = Clock> {
 
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let rest = prop::collection::vec(prop_oneof![0..8_u8, any::<u8>()], 0..24);
-    (0..24_u8, rest).prop_map(|(verb, rest)| [vec![verb], rest].concat())
+    (prop_oneof![0..24_u8, 64..74_u8], rest).prop_map(|(verb, rest)| [vec![verb], rest].concat())
 }
 
 /// A request for a command on one key, with arguments that are mostly words of its syntax.

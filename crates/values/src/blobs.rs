@@ -42,6 +42,16 @@ impl<'a> Blobs<'a> {
         self.bytes
     }
 
+    /// The first `count` elements and the rest. All elements, if there are fewer.
+    #[must_use]
+    pub fn split_at(self, count: usize) -> (Blobs<'a>, Blobs<'a>) {
+        let count = count.min(self.count);
+        let mut tail = self.iter();
+        tail.by_ref().take(count).for_each(drop);
+        let (head, tail) = self.bytes.split_at(self.bytes.len() - tail.rest.len());
+        (Blobs { bytes: head, count }, Blobs { bytes: tail, count: self.count - count })
+    }
+
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
         Iter { rest: self.bytes, left: self.count }
@@ -143,6 +153,17 @@ mod tests {
             let blobs = Blobs::decode(&out).unwrap();
             prop_assert_eq!(blobs.len(), all.len());
             prop_assert_eq!(blobs.iter().collect::<Vec<_>>(), all.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn parts_make_up_the_whole(lens in prop::collection::vec(0..200_usize, 0..9), at in 0..12_usize) {
+            let mut out = Vec::new();
+            lens.iter().for_each(|&len| put(&mut out, &vec![7; len]));
+            let whole = Blobs::decode(&out).unwrap();
+            let (head, tail) = whole.split_at(at);
+            prop_assert_eq!((Some(head), Some(tail)), (Blobs::decode(head.bytes()), Blobs::decode(tail.bytes())));
+            prop_assert_eq!(head.len(), at.min(lens.len()));
+            prop_assert_eq!([head.bytes(), tail.bytes()].concat(), out);
         }
 
         #[test]

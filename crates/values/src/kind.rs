@@ -72,6 +72,7 @@ pub fn check(value: &[u8]) -> Result<(), DecodeError> {
     match Kind::of(value)? {
         Kind::String => Ok(()),
         Kind::Set => crate::set::decode(value).map(drop),
+        Kind::List => crate::list::decode(value).map(drop),
         unknown => Err(DecodeError::UnknownKind(unknown as u8)),
     }
 }

@@ -7,6 +7,7 @@
 pub mod blobs;
 pub mod float;
 mod kind;
+pub mod list;
 pub mod lookup;
 pub mod set;
 pub mod string;
@@ -15,4 +16,5 @@ mod unsigned;
 pub use blobs::Blobs;
 pub use float::Extended;
 pub use kind::{DecodeError, Kind, check};
+pub use list::List;
 pub use lookup::Lookup;

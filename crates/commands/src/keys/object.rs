@@ -154,6 +154,7 @@ fn encoding(value: &[u8]) -> Result<&'static str, ErrorReply> {
                 None => "raw",
             }
         }
+        Kind::List => values::list::decode(value)?.encoding.name(),
         other => other.name(),
     })
 }

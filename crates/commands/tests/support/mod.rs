@@ -7,7 +7,6 @@ use base::Millis;
 use bytes::Bytes;
 use commands::{Interpreter, Plan};
 use types::{Applied, Change, Clock, Command, ExpiryChange, Reply, TimeToLive, Update, View};
-use values::Kind;
 
 /// One database: keys expire when they are looked at.
 pub struct Store {
@@ -53,17 +52,12 @@ impl Store {
         }
     }
 
-    /// Commands of scripts that the table lacks: an empty database, a value that is no string.
+    /// A command of scripts that the table lacks: it empties the database.
     fn execute_helper(&mut self, args: &[&[u8]]) -> Option<Reply> {
         match args {
             [b"FLUSHALL"] => {
                 self.entries.clear();
                 Some(Reply::OK)
-            }
-            [b"RPUSH", key, _] if !self.entries.contains_key(*key) => {
-                let value = Bytes::from(vec![Kind::List as u8]);
-                self.entries.insert(key.to_vec(), Entry { value, expiry: Expiry::Never });
-                Some(Reply::Integer(1))
             }
             _ => None,
         }
@@ -226,7 +220,7 @@ pub fn words(text: &str) -> Vec<Vec<u8>> {
 pub fn heard(reply: Reply) -> resp::Reply {
     let all = |all: Vec<Reply>| all.into_iter().map(heard).collect();
     match reply {
-        Reply::Null => resp::Reply::Null,
+        Reply::Null | Reply::NullArray => resp::Reply::Null,
         Reply::Simple(text) => resp::Reply::Simple(text.into()),
         Reply::Error(text) => resp::Reply::Error(text.into()),
         Reply::Integer(value) => resp::Reply::Integer(value),
