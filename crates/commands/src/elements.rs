@@ -40,9 +40,8 @@ impl<'a> ScanOptions<'a> {
         args: &[&'a [u8]],
         knows_names_only: bool,
     ) -> Result<ScanOptions<'a>, ErrorReply> {
-        let cursor = std::str::from_utf8(args[0]).ok().and_then(|text| text.parse().ok());
         let mut options = ScanOptions {
-            cursor: cursor.ok_or(INVALID_CURSOR)?,
+            cursor: check_cursor(args[0])?,
             pattern: None,
             count: PAGE_DEFAULT,
             names_only: false,
@@ -118,6 +117,15 @@ impl<'a> ScanOptions<'a> {
         }
         (next, indexes)
     }
+}
+
+/// The cursor that `text` spells.
+///
+/// # Errors
+/// `invalid cursor`.
+pub(crate) fn check_cursor(text: &[u8]) -> Result<u64, ErrorReply> {
+    let cursor = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    cursor.ok_or(INVALID_CURSOR)
 }
 
 /// A cursor and elements, as the scan commands answer.

@@ -29,6 +29,7 @@ pub mod plan;
 mod row;
 mod server;
 mod session_verb;
+mod set;
 pub mod space;
 pub mod spec;
 mod string;

@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use types::Applied;
+use types::limits::RECORD_LEN_MAX;
 use types::wire::{Malformed, Reader};
 
 use crate::context::{Context, RunResult};
@@ -134,6 +135,11 @@ pub(crate) trait Sink {
         self.byte(value as u8);
     }
 
+    /// The last fields: see [`blobs`].
+    fn blobs(&mut self, all: &[&[u8]]) {
+        all.iter().for_each(|blob| self.blob(blob));
+    }
+
     /// A length and as many bytes.
     fn blob(&mut self, bytes: &[u8]) {
         self.varint(bytes.len() as u64);
@@ -159,6 +165,15 @@ impl Sink for Length {
 /// A last field of any length.
 pub(crate) fn rest<'a>(fields: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     fields.take(fields.rest().len())
+}
+
+/// Last fields, at least one, each behind its length.
+pub(crate) fn blobs<'a>(fields: &mut Reader<'a>) -> Result<Vec<&'a [u8]>, Malformed> {
+    let mut all = vec![fields.blob(RECORD_LEN_MAX)?];
+    while !fields.is_empty() {
+        all.push(fields.blob(RECORD_LEN_MAX)?);
+    }
+    Ok(all)
 }
 
 pub(crate) fn integer(fields: &mut Reader<'_>) -> Result<i64, Malformed> {

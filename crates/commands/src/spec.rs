@@ -45,7 +45,7 @@ pub struct CommandSpec {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Miss {
     Null,
-    /// An empty string.
+    /// An empty string or collection.
     Empty,
     EmptyArray,
     Integer(i64),
@@ -59,6 +59,8 @@ impl Miss {
             (Miss::Null, Reply::Null) => true,
             (Miss::Empty, Reply::Bulk(bytes)) => bytes.is_empty(),
             (Miss::EmptyArray, Reply::Array(elements)) => elements.is_empty(),
+            (Miss::Empty, Reply::Array(all) | Reply::Set(all)) => all.is_empty(),
+            (Miss::Empty, Reply::Map(all) | Reply::Pairs(all)) => all.is_empty(),
             (Miss::Integer(miss), Reply::Integer(value)) => miss == *value,
             (Miss::Simple(miss), Reply::Simple(text)) => miss == text,
             _ => false,

@@ -9,16 +9,17 @@ use crate::errors::{self, ErrorReply};
 use crate::module::Module;
 use crate::plan::Plan;
 use crate::spec::CommandSpec;
-use crate::{bitmap, connection, keys, list, monitoring, server, string, transactions};
+use crate::{bitmap, connection, keys, list, monitoring, server, set, string, transactions};
 
 /// The folders, in the order in which `COMMAND` lists them.
-pub(crate) static GROUPS: [&[Module]; 8] = [
+pub(crate) static GROUPS: [&[Module]; 9] = [
     connection::MODULES,
     server::MODULES,
     keys::MODULES,
     string::MODULES,
     bitmap::MODULES,
     list::MODULES,
+    set::MODULES,
     transactions::MODULES,
     monitoring::MODULES,
 ];

@@ -39,6 +39,11 @@ fn sets_with_options_answer_as_redis_does() {
 }
 
 #[test]
+fn sets_of_members_answer_as_redis_does() {
+    check("redis-7.4.1-sets.txt");
+}
+
+#[test]
 fn counters_answer_as_redis_does() {
     check("redis-7.0.15-counters.txt");
 }

@@ -155,6 +155,7 @@ fn encoding(value: &[u8]) -> Result<&'static str, ErrorReply> {
             }
         }
         Kind::List => values::list::decode(value)?.encoding.name(),
+        Kind::Set => values::set::decode(value)?.encoding().name(),
         other => other.name(),
     })
 }
