@@ -52,14 +52,14 @@ impl<R> Slot<R> {
 
 /// The address of a register, and enough of its hash to reject nearly all others without a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
+struct SlotRef {
     index: Index,
     tag: u32,
 }
 
-impl Entry {
-    fn new(key: &Key, index: Index) -> Entry {
-        Entry { index, tag: tag_of(key.hash()) }
+impl SlotRef {
+    fn new(key: &Key, index: Index) -> SlotRef {
+        SlotRef { index, tag: tag_of(key.hash()) }
     }
 
     fn may_be(self, key: &Key) -> bool {
@@ -103,7 +103,7 @@ pub const WARMED: usize = 32;
 #[derive(Debug)]
 pub struct RegisterCache<R> {
     slots: Slots<R>,
-    shards: Vec<HashTable<Entry>>,
+    shards: Vec<HashTable<SlotRef>>,
     /// The slot of the last search, since one event asks for one register many times.
     last: std::cell::Cell<Index>,
     forgotten: [bool; SHARDS],
@@ -141,13 +141,13 @@ impl<R> RegisterCache<R> {
         if self.slots.get(last).is_some_and(|slot| slot.key == *key) {
             return Some(last);
         }
-        let is_it = |entry: &Entry| entry.may_be(key) && self.slots.at(entry.index).key == *key;
+        let is_it = |entry: &SlotRef| entry.may_be(key) && self.slots.at(entry.index).key == *key;
         let found = self.shard(key).find(hash_of(key), is_it)?.index;
         self.last.set(found);
         Some(found)
     }
 
-    fn shard(&self, key: &Key) -> &HashTable<Entry> {
+    fn shard(&self, key: &Key) -> &HashTable<SlotRef> {
         &self.shards[usize::from(key.shard().0)]
     }
 
@@ -164,10 +164,10 @@ impl<R> RegisterCache<R> {
         self.announced = None;
         let index = self.slots.add(slot);
         let slots = &self.slots;
-        let hash_again = |entry: &Entry| hash_of(&slots.at(entry.index).key);
+        let hash_again = |entry: &SlotRef| hash_of(&slots.at(entry.index).key);
         self.shards[usize::from(key.shard().0)].insert_unique(
             hash_of(&key),
-            Entry::new(&key, index),
+            SlotRef::new(&key, index),
             hash_again,
         );
         self.last.set(index);
@@ -413,7 +413,7 @@ impl<R> RegisterCache<R> {
     ///
     /// The searches are independent of each other, so their cache misses overlap.
     pub fn warm<'k>(&self, keys: impl Iterator<Item = &'k Key>, look: impl Fn(&R) -> bool) {
-        let entries: SmallVec<[Entry; WARMED]> = keys
+        let entries: SmallVec<[SlotRef; WARMED]> = keys
             .take(WARMED)
             .filter_map(|key| {
                 self.shard(key).find(hash_of(key), |entry| entry.may_be(key)).copied()

@@ -33,7 +33,7 @@ pub enum Reported {
 
 /// One register in a [`Message::Page`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct PageEntry {
     pub key: Key,
     pub version: Version,
     pub value: Reported,
@@ -77,7 +77,7 @@ pub enum Message {
     Page {
         op: u64,
         from_hash: u64,
-        entries: Vec<Entry>,
+        entries: Vec<PageEntry>,
         next_hash: Option<u64>,
     },
     /// To this node itself: the recovered content of a forgotten register.
@@ -179,15 +179,15 @@ fn take_bool(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     }
 }
 
-impl Wire for Entry {
+impl Wire for PageEntry {
     fn encode(&self, out: &mut Vec<u8>) {
         self.key.encode(out);
         self.version.encode(out);
         self.value.encode(out);
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Entry, Malformed> {
-        Ok(Entry {
+    fn decode(reader: &mut Reader<'_>) -> Result<PageEntry, Malformed> {
+        Ok(PageEntry {
             key: Key::decode(reader)?,
             version: Version::decode(reader)?,
             value: Reported::decode(reader)?,
@@ -300,7 +300,7 @@ fn put_register(out: &mut Vec<u8>, op: u64, key: &Key, version: Version, value: 
     put_value(out, value);
 }
 
-fn put_page(out: &mut Vec<u8>, entries: &[Entry], next_hash: Option<u64>) {
+fn put_page(out: &mut Vec<u8>, entries: &[PageEntry], next_hash: Option<u64>) {
     put_varint(out, entries.len() as u64);
     for entry in entries {
         entry.encode(out);
@@ -322,7 +322,7 @@ fn take_page(op: u64, reader: &mut Reader<'_>) -> Result<Message, Malformed> {
     }
     let mut entries = Vec::new();
     for _ in 0..count {
-        entries.push(Entry::decode(reader)?);
+        entries.push(PageEntry::decode(reader)?);
     }
     let next_hash = if take_bool(reader)? { Some(reader.u64()?) } else { None };
     Ok(Message::Page { op, from_hash, entries, next_hash })
@@ -336,7 +336,7 @@ mod tests {
         let key = Key::new(b"k");
         let version = Version { number: 300, writer: NodeId(2), incarnation: Incarnation(7) };
         let value = Bytes::from_static(b"v");
-        let entry = Entry { key: key.clone(), version, value: Reported::Value(value.clone()) };
+        let entry = PageEntry { key: key.clone(), version, value: Reported::Value(value.clone()) };
         vec![
             Message::Query { op: 1, key: key.clone(), want_value: true },
             Message::State { op: 2, key: key.clone(), version, value: Reported::Nothing },

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base::Nanos;
 use types::{AmnesiaCount, Key, NodeId, Shard, Tag, Ticket};
 
-use super::message::{Entry, Reported, Version};
+use super::message::{PageEntry, Reported, Version};
 use crate::quorum::Tally;
 use crate::replicas::{Places, Replicas, place};
 
@@ -28,7 +28,7 @@ pub struct Walk {
     pub deadline: Nanos,
     pub resend_at: Nanos,
     answered: Tally,
-    pages: BTreeMap<NodeId, (Vec<Entry>, Option<u64>)>,
+    pages: BTreeMap<NodeId, (Vec<PageEntry>, Option<u64>)>,
     /// Registers of this page that are not adopted yet; set once the page is complete.
     pub adopting: Option<usize>,
     /// The same at the last check.
@@ -41,21 +41,22 @@ pub struct Walk {
 
 /// The newest report of a register.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct NewestReport {
     pub version: Version,
     pub value: Reported,
     /// Replicas that reported this version.
     pub holders: Places,
 }
 
-impl Found {
-    const NOTHING: Found = Found { version: Version::NONE, value: Reported::Nothing, holders: 0 };
+impl NewestReport {
+    const NOTHING: NewestReport =
+        NewestReport { version: Version::NONE, value: Reported::Nothing, holders: 0 };
 }
 
 /// Registers up to `next_hash`, each with its newest version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Merged {
-    pub registers: BTreeMap<Key, Found>,
+    pub registers: BTreeMap<Key, NewestReport>,
     pub next_hash: Option<u64>,
 }
 
@@ -93,7 +94,7 @@ impl Walk {
         &mut self,
         replicas: Replicas<'_>,
         (node, amnesia): (NodeId, AmnesiaCount),
-        entries: Vec<Entry>,
+        entries: Vec<PageEntry>,
         next_hash: Option<u64>,
     ) {
         if self.answered.add(replicas, node, amnesia) {
@@ -114,7 +115,7 @@ impl Walk {
         let pages = || self.pages.iter().filter(|&(&node, _)| counted.has(replicas, node));
         // Beyond the shortest page an answer is missing.
         let next_hash = pages().filter_map(|(_, (_, next_hash))| *next_hash).min();
-        let mut registers = BTreeMap::<Key, Found>::new();
+        let mut registers = BTreeMap::<Key, NewestReport>::new();
         let entries = pages().flat_map(|(&node, (entries, _))| {
             let at = replicas.index(node).map_or(0, place);
             entries.iter().map(move |entry| (at, entry))
@@ -123,11 +124,11 @@ impl Walk {
             if next_hash.is_some_and(|next| entry.key.hash() >= next) {
                 continue;
             }
-            let newest = registers.entry(entry.key.clone()).or_insert(Found::NOTHING);
+            let newest = registers.entry(entry.key.clone()).or_insert(NewestReport::NOTHING);
             match entry.version.cmp(&newest.version) {
                 Ordering::Greater => {
                     let (version, value) = (entry.version, entry.value.clone());
-                    *newest = Found { version, value, holders: at };
+                    *newest = NewestReport { version, value, holders: at };
                 }
                 Ordering::Equal => newest.holders |= at,
                 Ordering::Less => {}
@@ -156,9 +157,9 @@ mod tests {
         Replicas { set: &SET, peers: &PEERS }
     }
 
-    fn entry(key: &Key, number: u64) -> Entry {
+    fn entry(key: &Key, number: u64) -> PageEntry {
         let version = Version { number, writer: NodeId(1), incarnation: Incarnation(1) };
-        Entry { key: key.clone(), version, value: Reported::Nothing }
+        PageEntry { key: key.clone(), version, value: Reported::Nothing }
     }
 
     #[test]

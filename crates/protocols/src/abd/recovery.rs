@@ -4,9 +4,9 @@ use base::Nanos;
 use bytes::Bytes;
 use types::{Key, NodeId, Outcome, Shard, Tag, Ticket};
 
-use super::message::{Entry, Message, PAGE_ENTRIES_MAX, Reported, Version};
+use super::message::{Message, PAGE_ENTRIES_MAX, PageEntry, Reported, Version};
 use super::operation::Kind;
-use super::paging::{Found, Purpose, Walk};
+use super::paging::{NewestReport, Purpose, Walk};
 use super::{Abd, Cx, RESEND_FIRST, RESEND_MAX, Register, Served, store};
 use crate::effects::Scan;
 use crate::protocol::{Scanned, ScannedRegister};
@@ -69,7 +69,7 @@ impl Abd {
         if cx.cache.is_forgotten(Shard((from_hash >> 56) as u8)) {
             return;
         }
-        let mut entries: Vec<Entry> = Vec::with_capacity(scanned.records.len());
+        let mut entries: Vec<PageEntry> = Vec::with_capacity(scanned.records.len());
         let mut next_hash = scanned.next_hash;
         let mut after = Ticket::DURABLE;
         let mut len = 0;
@@ -88,7 +88,7 @@ impl Abd {
             }
             after = after.max(cx.cache.ticket(&key));
             let value = register.report(want_values);
-            entries.push(Entry { key, version: register.version, value });
+            entries.push(PageEntry { key, version: register.version, value });
         }
         cx.fx.send(to, Message::Page { op, from_hash, entries, next_hash }, after);
     }
@@ -98,7 +98,7 @@ impl Abd {
         let Some(merged) = walk.merged(cx.replicas) else { return };
         match walk.purpose {
             Purpose::List { tag } => {
-                let is_there = |found: &Found| found.value != Reported::Nothing;
+                let is_there = |found: &NewestReport| found.value != Reported::Nothing;
                 let (settled, undecided): (Vec<_>, Vec<_>) = (merged.registers.into_iter())
                     .partition(|(_, found)| cx.replicas.set.is_quorum_of(found.holders));
                 let keys = settled.into_iter().filter(|(_, found)| is_there(found));
@@ -114,7 +114,7 @@ impl Abd {
                 if merged.registers.is_empty() {
                     return self.on_adopted(cx, id);
                 }
-                for (key, Found { version, value, .. }) in merged.registers {
+                for (key, NewestReport { version, value, .. }) in merged.registers {
                     let value = match value {
                         Reported::Value(value) => Some(value),
                         Reported::Nothing | Reported::Omitted => None,

@@ -91,7 +91,7 @@ use crate::replicas::Replicas;
 pub use self::record::state::{Expiry, ExpiryId, Ring, State, StateFields};
 pub use message::delta::Delta;
 pub use message::{
-    BUCKETS, Digests, Entry, Forward, Held, Listing, Message, Payload, Report, Verdict,
+    BUCKETS, Digests, Forward, Held, Listing, ListingEntry, Message, Payload, Report, Verdict,
 };
 pub use once::starts::Starts;
 pub use once::table::EntryId;

@@ -9,6 +9,6 @@ mod parts;
 pub(crate) use messages::Due;
 pub use messages::Message;
 pub use parts::{
-    BUCKETS, Digests, Entry, FORWARD_COMMANDS_MAX, Forward, Held, LISTING_KEYS_MAX, Listing,
+    BUCKETS, Digests, FORWARD_COMMANDS_MAX, Forward, Held, LISTING_KEYS_MAX, Listing, ListingEntry,
     Payload, Report, Verdict,
 };

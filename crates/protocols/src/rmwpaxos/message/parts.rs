@@ -97,7 +97,7 @@ pub enum Verdict {
 /// One step of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing {
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ListingEntry>,
     /// The position of the next step; `None` at the end of the shard.
     pub next_hash: Option<u64>,
     pub floor_ballot: Ballot,
@@ -109,7 +109,7 @@ pub struct Listing {
 
 /// One register of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct ListingEntry {
     pub key: Key,
     pub accepted: Round,
     /// The register holds a value whose time is not over by this acceptor's count. Without a round:
@@ -351,7 +351,7 @@ impl Wire for Listing {
         let count = reader.varint()?;
         let mut entries = Vec::new();
         for _ in 0..count {
-            entries.push(Entry {
+            entries.push(ListingEntry {
                 key: Key::decode(reader)?,
                 accepted: Round::decode(reader)?,
                 live: flag(reader)?,

@@ -34,7 +34,7 @@ pub struct EntryId {
 
 /// One session's newest command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Entry<'a> {
+struct OnceEntry<'a> {
     session: Cow<'a, [u8]>,
     seq: u64,
     /// The transition that wrote it; `None`: the one being made.
@@ -47,7 +47,7 @@ struct Entry<'a> {
 /// The sessions that a state remembers, in the order in which they were written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table<'a> {
-    entries: Vec<Entry<'a>>,
+    entries: Vec<OnceEntry<'a>>,
 }
 
 /// A table's verdict on a command that is about to run.
@@ -89,7 +89,7 @@ impl<'a> Table<'a> {
         // The estimate spares encoding a reply that is far too long.
         let is_long = reply.len() > 2 * ONCE_REPLY_LEN_MAX;
         let reply = (!is_long).then(|| reply.to_bytes());
-        self.entries.push(Entry {
+        self.entries.push(OnceEntry {
             session: Cow::Owned(once.session.to_vec()),
             seq: once.seq,
             written: None,
@@ -126,7 +126,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> OnceEntry<'a> {
     fn id(&self) -> Option<EntryId> {
         self.written.map(|(version, birth)| EntryId { version, birth, window: self.window })
     }
@@ -140,7 +140,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn decode(reader: &mut Reader<'a>) -> Result<Entry<'a>, Malformed> {
+    fn decode(reader: &mut Reader<'a>) -> Result<OnceEntry<'a>, Malformed> {
         let session = reader.blob(ONCE_SESSION_LEN_MAX)?;
         let seq = reader.varint()?;
         let written = Some((reader.varint()?, Ballot::decode(reader)?));
@@ -152,17 +152,17 @@ impl<'a> Entry<'a> {
             }
             _ => return Err(Malformed),
         };
-        Ok(Entry { session: Cow::Borrowed(session), seq, written, window, reply })
+        Ok(OnceEntry { session: Cow::Borrowed(session), seq, written, window, reply })
     }
 }
 
-fn decode(table: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, Malformed>> {
+fn decode(table: &[u8]) -> impl Iterator<Item = Result<OnceEntry<'_>, Malformed>> {
     let mut reader = Reader::new(table);
     let count = reader.u8().unwrap_or(0);
-    (0..count).map(move |_| Entry::decode(&mut reader))
+    (0..count).map(move |_| OnceEntry::decode(&mut reader))
 }
 
-fn entries(table: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+fn entries(table: &[u8]) -> impl Iterator<Item = OnceEntry<'_>> {
     decode(table).map(|entry| entry.expect("it was checked when the state was made"))
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn check(table: &[u8]) -> Result<(), Malformed> {
         return Err(Malformed);
     }
     for _ in 0..count {
-        if let Some(reply) = Entry::decode(&mut reader)?.reply {
+        if let Some(reply) = OnceEntry::decode(&mut reader)?.reply {
             Reply::from_bytes(&reply)?;
         }
     }

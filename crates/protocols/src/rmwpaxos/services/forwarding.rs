@@ -73,11 +73,11 @@ struct Origin {
     incarnation: Incarnation,
     /// Forwards below are finished and acknowledged.
     low: u64,
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, ForwardEntry>,
 }
 
 #[derive(Debug)]
-enum Entry {
+enum ForwardEntry {
     Running {
         key: Key,
         outcomes: Vec<Option<Outcome>>,
@@ -110,9 +110,11 @@ impl Forwarding {
     #[cfg(test)]
     pub(crate) fn remembered_len(&self) -> usize {
         let entries = self.memory.values().flat_map(|origin| origin.entries.values());
-        let len_of = |entry: &Entry| match entry {
-            Entry::Running { outcomes, .. } => outcomes.iter().flatten().map(reply_len).sum(),
-            Entry::Done { outcomes, .. } => outcomes.iter().map(reply_len).sum::<usize>(),
+        let len_of = |entry: &ForwardEntry| match entry {
+            ForwardEntry::Running { outcomes, .. } => {
+                outcomes.iter().flatten().map(reply_len).sum()
+            }
+            ForwardEntry::Done { outcomes, .. } => outcomes.iter().map(reply_len).sum::<usize>(),
         };
         entries.map(len_of).sum()
     }
@@ -226,13 +228,13 @@ impl Forwarding {
         }
         origin.forget_below(forward.acked_below);
         if mutation::is(Mutation::ForgetForwarded) {
-            origin.entries.retain(|_, entry| matches!(entry, Entry::Running { .. }));
+            origin.entries.retain(|_, entry| matches!(entry, ForwardEntry::Running { .. }));
         } else if sequence < origin.low {
             return;
         }
         match origin.entries.get(&sequence) {
-            Some(Entry::Running { .. }) => return,
-            Some(Entry::Done { outcomes, take_over }) => {
+            Some(ForwardEntry::Running { .. }) => return,
+            Some(ForwardEntry::Done { outcomes, take_over }) => {
                 let verdict = Verdict::Done { outcomes: outcomes.clone(), take_over: *take_over };
                 return cx.fx.send_now(from.node, Message::Forwarded { key, sequence, verdict });
             }
@@ -241,7 +243,8 @@ impl Forwarding {
         }
         let left = forward.commands.len();
         let outcomes = vec![None; left];
-        let entry = Entry::Running { key: key.clone(), outcomes, left, replies_len: 0, take_over };
+        let entry =
+            ForwardEntry::Running { key: key.clone(), outcomes, left, replies_len: 0, take_over };
         origin.entries.insert(sequence, entry);
         let deadline = cx.now + core.env().request_timeout;
         for (index, (session, command)) in forward.commands.into_iter().enumerate() {
@@ -273,7 +276,9 @@ impl Forwarding {
             return;
         }
         let Some(entry) = origin.entries.get_mut(&forward.sequence) else { return };
-        let Entry::Running { key, outcomes, left, replies_len, take_over } = entry else { return };
+        let ForwardEntry::Running { key, outcomes, left, replies_len, take_over } = entry else {
+            return;
+        };
         let outcome = match outcome {
             Outcome::Reply(reply) if *replies_len + reply.len() > REPLIES_LEN_MAX => {
                 Outcome::Unknown
@@ -293,7 +298,7 @@ impl Forwarding {
             true => vec![Outcome::Unknown; outcomes.len()],
             false => outcomes.clone(),
         };
-        *entry = Entry::Done { outcomes: remembered, take_over };
+        *entry = ForwardEntry::Done { outcomes: remembered, take_over };
         let verdict = Verdict::Done { outcomes, take_over };
         let message = Message::Forwarded { key, sequence: forward.sequence, verdict };
         cx.fx.send_now(forward.origin, message);

@@ -19,7 +19,7 @@ use crate::replicas::{Places, Replicas, place};
 use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::core::instance::Core;
 
-use crate::rmwpaxos::message::{Entry, LISTING_KEYS_MAX, Listing, Message};
+use crate::rmwpaxos::message::{LISTING_KEYS_MAX, Listing, ListingEntry, Message};
 use crate::rmwpaxos::record::register::{Countdown, Register};
 
 /// Listings in progress, each way.
@@ -59,9 +59,9 @@ pub(crate) struct Listings {
     by_member: [Option<Listing>; MEMBERS_MAX],
 }
 
-/// A key that is listed.
+/// The highest report of a listed key.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ListedState {
     accepted: Round,
     /// Bytes of its state.
     pub(crate) state_len: usize,
@@ -104,9 +104,9 @@ impl Listings {
     /// The keys below that position that exist, and those without an agreeing majority.
     fn settled(&self, replicas: Replicas<'_>) -> (Vec<Key>, Vec<Key>) {
         let end = self.complete_below(replicas);
-        let is_complete = |entry: &&Entry| end.is_none_or(|end| entry.key.hash() < end);
+        let is_complete = |entry: &&ListingEntry| end.is_none_or(|end| entry.key.hash() < end);
         let listings = self.by_place(replicas).fold(0, |set, (at, _)| set | at);
-        let mut entries: Vec<(Places, &Entry)> = Vec::new();
+        let mut entries: Vec<(Places, &ListingEntry)> = Vec::new();
         for (at, listing) in self.by_place(replicas) {
             entries.extend(listing.entries.iter().filter(is_complete).map(|entry| (at, entry)));
         }
@@ -120,7 +120,7 @@ impl Listings {
                 live.extend(is_live.then(key));
                 continue;
             }
-            let holds = |entry: &Entry| !entry.accepted.is_none() || entry.live;
+            let holds = |entry: &ListingEntry| !entry.accepted.is_none() || entry.live;
             let nothing = listings & !places_of(of_key, holds);
             let mut by_round = of_key.chunk_by(|(_, a), (_, b)| a.accepted == b.accepted);
             let same = by_round.find(|same| {
@@ -129,7 +129,7 @@ impl Listings {
             });
             // One replica's countdown may be over before the others'; the key exists until a
             // majority's are.
-            let over = |same| places_of(same, |entry: &Entry| !entry.live);
+            let over = |same| places_of(same, |entry: &ListingEntry| !entry.live);
             match same.map(|same| (over(same), places_of(same, |_| true))) {
                 Some((0, _)) => live.push(key()),
                 Some((over, _)) if replicas.set.is_quorum_of(over) => {}
@@ -148,17 +148,17 @@ impl Listings {
     }
 
     /// The listed keys below that position, each as in its highest report.
-    pub(crate) fn merged(&self, replicas: Replicas<'_>) -> BTreeMap<Key, Found> {
+    pub(crate) fn merged(&self, replicas: Replicas<'_>) -> BTreeMap<Key, ListedState> {
         let end = self.complete_below(replicas);
-        let mut merged: BTreeMap<Key, Found> = BTreeMap::new();
+        let mut merged: BTreeMap<Key, ListedState> = BTreeMap::new();
         for entry in self.counted(replicas).flat_map(|listing| &listing.entries) {
             if end.is_some_and(|end| entry.key.hash() >= end) {
                 continue;
             }
-            let Entry { accepted, state_len, .. } = *entry;
+            let ListingEntry { accepted, state_len, .. } = *entry;
             let found = merged.entry(entry.key.clone()).or_default();
             if accepted > found.accepted {
-                *found = Found { accepted, state_len: state_len as usize };
+                *found = ListedState { accepted, state_len: state_len as usize };
             }
         }
         merged
@@ -166,7 +166,7 @@ impl Listings {
 }
 
 /// The places whose entry satisfies `is`.
-fn places_of(entries: &[(Places, &Entry)], is: impl Fn(&Entry) -> bool) -> Places {
+fn places_of(entries: &[(Places, &ListingEntry)], is: impl Fn(&ListingEntry) -> bool) -> Places {
     entries.iter().filter(|(_, entry)| is(entry)).fold(0, |set, (at, _)| set | at)
 }
 
@@ -316,15 +316,17 @@ fn ask(cx: &mut Cx<'_>, round: &ListRound, id: u64, node: NodeId) {
     cx.fx.send_now(node, Message::List { shard, id, from_hash, limit });
 }
 
-fn entry_of(cx: &Cx<'_>, key: Key, found: ScannedRegister<Register>) -> Entry {
+fn entry_of(cx: &Cx<'_>, key: Key, found: ScannedRegister<Register>) -> ListingEntry {
     match found {
-        ScannedRegister::Present(register) => Entry {
+        ScannedRegister::Present(register) => ListingEntry {
             key,
             accepted: register.accepted,
             state_len: register.state.as_ref().map_or(0, |state| state.bytes().len() as u32),
             live: register.state.as_ref().is_some_and(|state| !state.is_tombstone())
                 && register.countdown(cx.uptime, cx.unix) != Countdown::Over,
         },
-        ScannedRegister::Lost => Entry { key, accepted: Round::NONE, live: true, state_len: 0 },
+        ScannedRegister::Lost => {
+            ListingEntry { key, accepted: Round::NONE, live: true, state_len: 0 }
+        }
     }
 }
