@@ -1,6 +1,8 @@
 //! Sets: the commands on them, and how an operation reads and changes one.
 
 mod algebra;
+#[cfg(test)]
+mod tests;
 
 use base::Prng;
 use bytes::Bytes;

@@ -52,8 +52,23 @@ fn values() -> impl Strategy<Value = Option<Vec<u8>>> {
         Just(None),
         string.prop_map(|string| Some(values::string::encode(&string).to_vec())),
         list.prop_map(Some),
+        collections().prop_map(Some),
         noise.prop_map(Some),
     ]
+}
+
+/// A type, an encoding and elements, some of which are numbers: often a sound value.
+fn collections() -> impl Strategy<Value = Vec<u8>> {
+    let element = prop_oneof![
+        "[0-9a-c]{0,2}".prop_map(String::into_bytes),
+        prop::collection::vec(any::<u8>(), 0..9),
+    ];
+    let elements = prop::collection::vec(element, 0..8);
+    (2..=6_u8, 0..4_u8, elements).prop_map(|(kind, encoding, elements)| {
+        let mut value = vec![kind, encoding];
+        elements.iter().for_each(|element| values::blobs::put(&mut value, element));
+        value
+    })
 }
 
 fn clocks() -> impl Strategy<Value = Clock> {
@@ -63,7 +78,7 @@ fn clocks() -> impl Strategy<Value = Clock> {
 
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let rest = prop::collection::vec(prop_oneof![0..8_u8, any::<u8>()], 0..24);
-    (prop_oneof![0..24_u8, 64..74_u8], rest).prop_map(|(verb, rest)| [vec![verb], rest].concat())
+    (0..255_u8, rest).prop_map(|(verb, rest)| [vec![verb], rest].concat())
 }
 
 /// A request for a command on one key, with arguments that are mostly words of its syntax.
