@@ -19,6 +19,7 @@ crate::module::modules! {
     getrange,
     incr,
     incrbyfloat,
+    lcs,
     mget,
     mset,
     set,
