@@ -19,6 +19,7 @@ mod elements;
 pub mod errors;
 pub mod glob;
 mod help;
+mod hyperloglog;
 mod interpreter;
 mod keys;
 mod list;

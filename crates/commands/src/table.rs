@@ -9,19 +9,19 @@ use crate::errors::{self, ErrorReply};
 use crate::module::Module;
 use crate::plan::Plan;
 use crate::spec::CommandSpec;
-use crate::{bitmap, connection, keys, list, monitoring, server, set, string, transactions};
 
 /// The folders, in the order in which `COMMAND` lists them.
-pub(crate) static GROUPS: [&[Module]; 9] = [
-    connection::MODULES,
-    server::MODULES,
-    keys::MODULES,
-    string::MODULES,
-    bitmap::MODULES,
-    list::MODULES,
-    set::MODULES,
-    transactions::MODULES,
-    monitoring::MODULES,
+pub(crate) static GROUPS: &[&[Module]] = &[
+    crate::connection::MODULES,
+    crate::server::MODULES,
+    crate::keys::MODULES,
+    crate::string::MODULES,
+    crate::bitmap::MODULES,
+    crate::hyperloglog::MODULES,
+    crate::list::MODULES,
+    crate::set::MODULES,
+    crate::transactions::MODULES,
+    crate::monitoring::MODULES,
 ];
 
 /// All rows, subcommands within their containers. The compiler sorts them by name within a folder.

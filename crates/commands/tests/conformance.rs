@@ -79,6 +79,16 @@ fn bits_answer_as_in_redis() {
 }
 
 #[test]
+fn hyperloglogs_answer_as_in_redis() {
+    check("redis-7.4.1-hyperloglog.txt");
+}
+
+#[test]
+fn common_subsequences_answer_as_in_redis() {
+    check("redis-7.4.1-lcs.txt");
+}
+
+#[test]
 fn conditions_on_values_hold_as_in_redis_8_4() {
     check("conditions.txt");
 }

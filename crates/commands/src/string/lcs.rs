@@ -106,8 +106,8 @@ fn run(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
     })
 }
 
-/// The length of the longest common subsequence, by those of all pairs of prefixes. Calls `step` for
-/// each pair whose last bytes differ, and says whether the first prefix is the one to shorten.
+/// The length of the longest common subsequence, by those of all pairs of prefixes. Calls `step`
+/// for each pair whose last bytes differ, and says whether the first prefix is the one to shorten.
 fn fill(first: &[u8], second: &[u8], mut step: impl FnMut(usize, bool)) -> u32 {
     // The lengths for one prefix of `first` and each of `second`.
     let mut lens = vec![0_u32; second.len() + 1];
