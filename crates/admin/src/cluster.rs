@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use node::status::{Facts, MemberView, NodeStatus};
-use node::summary::{State, Summary};
+use node::summary::{NodeState, Summary};
 use serde::{Deserialize, Serialize};
 use types::NodeId;
 
@@ -184,7 +184,7 @@ impl NodeView {
     /// True when it can serve, as far as is known.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.up && self.state == State::Ready.name()
+        self.up && self.state == NodeState::Ready.name()
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn ready(version: &str) -> Option<Summary> {
-        Some(Summary { version: version.into(), state: State::Ready, ..Summary::default() })
+        Some(Summary { version: version.into(), state: NodeState::Ready, ..Summary::default() })
     }
 
     #[test]
@@ -326,8 +326,11 @@ mod tests {
             remarks: vec!["its clock runs".into()],
             ..ready("2").expect("it is")
         };
-        let busy =
-            Summary { state: State::Recovering, recovery_left: 7, ..ready("1").expect("it is") };
+        let busy = Summary {
+            state: NodeState::Recovering,
+            recovery_left: 7,
+            ..ready("1").expect("it is")
+        };
         let nodes = vec![
             member(1, true, ready("1")),
             member(2, true, Some(full)),

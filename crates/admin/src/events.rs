@@ -34,8 +34,8 @@ impl Events {
     }
 }
 
-impl From<node::status::Event> for Event {
-    fn from(event: node::status::Event) -> Event {
+impl From<node::status::NodeEvent> for Event {
+    fn from(event: node::status::NodeEvent) -> Event {
         let at = UNIX_EPOCH + Duration::from_millis(event.at.0);
         Event {
             time: humantime::format_rfc3339_millis(at).to_string(),

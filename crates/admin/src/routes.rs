@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use node::status::{CommandFacts, Door, Facts};
+use node::status::{CommandFacts, Facts, PasswordPort};
 use serde::Deserialize;
 
 use crate::access::{Access, Page, password_in};
@@ -73,7 +73,7 @@ async fn guard(shared: Arc<Shared>, page: Page, request: Request, next: Next) ->
     match peer {
         Some(peer) if shared.access.admits(page, peer, given.as_deref()) => next.run(request).await,
         Some(peer) if header.is_some() => {
-            shared.facts.note_wrong_password(peer, Door::Admin);
+            shared.facts.note_wrong_password(peer, PasswordPort::Admin);
             refuse(page)
         }
         _ => refuse(page),

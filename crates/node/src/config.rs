@@ -224,7 +224,7 @@ fn check_members(members: &[MemberAddress], me: NodeId) -> Result<(), BadConfig>
     Ok(())
 }
 
-/// How far the node-to-node port lies above the clients' where it is not given.
+/// The default node-to-node port minus the client port.
 pub const PEER_PORT_OFFSET: u16 = 10_000;
 
 /// `1=HOST:PORT[@PEERPORT]`.

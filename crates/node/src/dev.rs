@@ -12,12 +12,12 @@ use crate::node::{Node, StartError};
 use crate::session::SessionFactory;
 
 /// A whole cluster in this process.
-pub struct Cluster {
+pub struct LocalCluster {
     hub: Hub,
     nodes: Vec<Node>,
 }
 
-impl Cluster {
+impl LocalCluster {
     /// Starts a node per configuration; each is given the session factory that `factory` makes for
     /// it.
     ///
@@ -27,13 +27,13 @@ impl Cluster {
         configs: Vec<NodeConfig>,
         factory: impl Fn(&NodeConfig) -> Arc<dyn SessionFactory>,
         update: &Arc<dyn Update>,
-    ) -> Result<Cluster, StartError> {
+    ) -> Result<LocalCluster, StartError> {
         let hub = Hub::default();
         let mut nodes = Vec::new();
         for config in configs {
             nodes.push(start_one(&hub, config, &factory, update)?);
         }
-        Ok(Cluster { hub, nodes })
+        Ok(LocalCluster { hub, nodes })
     }
 
     /// In the order of their configurations.

@@ -26,7 +26,7 @@ use crate::worker::effects::QueuedEffect;
 use crate::worker::load_waiters::{LoadWaiters, Waiter};
 use crate::worker::register_cache::Clearing;
 use crate::worker::scans::{self, ScanPurpose};
-use crate::worker::shared::Shared;
+use crate::worker::worker_state::WorkerState;
 
 /// Events that may wait for storage in one engine; more are refused.
 pub(crate) const WAITERS_MAX: usize = 1 << 17;
@@ -55,43 +55,48 @@ pub(crate) enum Signal {
     Timer(TimerId),
 }
 
-/// An engine as its worker sees it.
+/// The worker's view of an engine.
 pub(crate) trait Engine: Send {
     fn store(&self) -> usize;
     fn database(&self) -> Database;
 
-    fn on_request(&mut self, shared: &mut Shared, request: Request);
-    fn on_list(&mut self, shared: &mut Shared, tag: Tag, from_hash: u64, limit: usize);
-    fn on_explain(&mut self, shared: &mut Shared, tag: Tag, key: Key);
+    fn on_request(&mut self, shared: &mut WorkerState, request: Request);
+    fn on_list(&mut self, shared: &mut WorkerState, tag: Tag, from_hash: u64, limit: usize);
+    fn on_explain(&mut self, shared: &mut WorkerState, tag: Tag, key: Key);
     /// Messages of one peer, in order. Returns how many of them were malformed.
-    fn on_messages(&mut self, shared: &mut Shared, from: Peer, raw: &[RawMessage<'_>]) -> usize;
-    /// Requests for these keys, at most [`WARMED`], are about to come.
+    fn on_messages(
+        &mut self,
+        shared: &mut WorkerState,
+        from: Peer,
+        raw: &[RawMessage<'_>],
+    ) -> usize;
+    /// Prefetches the registers of these keys, at most [`WARMED`].
     fn warm(&self, keys: &[&Key]);
-    fn on_signal(&mut self, shared: &mut Shared, signal: Signal);
+    fn on_signal(&mut self, shared: &mut WorkerState, signal: Signal);
 
-    fn on_stored(&mut self, shared: &mut Shared, upto: Ticket);
-    fn on_loaded(&mut self, shared: &mut Shared, place: Place, load: Load);
+    fn on_stored(&mut self, shared: &mut WorkerState, upto: Ticket);
+    fn on_loaded(&mut self, shared: &mut WorkerState, place: Place, load: Load);
     fn on_scanned(
         &mut self,
-        shared: &mut Shared,
+        shared: &mut WorkerState,
         scan: Scan,
         records: Vec<(Key, Bytes)>,
         next_hash: Option<u64>,
     );
     /// Storage found records of a shard forgotten. The engine's protocol is told once the amnesia
     /// count is raised.
-    fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard);
-    fn on_amnesia_raised(&mut self, shared: &mut Shared);
+    fn on_forgotten(&mut self, shared: &mut WorkerState, shard: Shard);
+    fn on_amnesia_raised(&mut self, shared: &mut WorkerState);
     /// Drops messages that wait for storage, after the amnesia count was raised. They were made
     /// under the old amnesia count and would carry the new one. The network may lose messages, so
     /// protocols tolerate it.
     fn drop_queued_sends(&mut self);
     /// Finds the shards that storage knows as forgotten when the process starts.
-    fn on_start(&mut self, shared: &mut Shared);
+    fn on_start(&mut self, shared: &mut WorkerState);
 
     /// Lets the protocol combine the effects of the turn's events, then delivers the engine's
     /// messages to itself.
-    fn run(&mut self, shared: &mut Shared);
+    fn run(&mut self, shared: &mut WorkerState);
     /// True when [`Engine::run`] has something to do.
     fn has_work(&self) -> bool;
     fn has_dirty(&self) -> bool;
@@ -100,7 +105,7 @@ pub(crate) trait Engine: Send {
     fn may_rest(&self, absent_kept: usize) -> bool;
     fn set_open_ticket(&mut self, ticket: Ticket);
     /// Puts every changed register and shard field into the store's open batch, each once.
-    fn flush(&mut self, shared: &mut Shared);
+    fn flush(&mut self, shared: &mut WorkerState);
 
     /// Registers in memory, known absent ones among them.
     fn resident(&self) -> usize;
@@ -110,18 +115,18 @@ pub(crate) trait Engine: Send {
     fn packs(&self) -> bool;
     /// Registers that the protocol needs in memory.
     fn pinned(&self) -> usize;
-    fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize;
+    fn evict(&mut self, shared: &mut WorkerState, shard: Shard) -> usize;
     /// Drops entries of absent registers until about `kept` are left.
-    fn drop_absent(&mut self, shared: &mut Shared, kept: usize) -> usize;
-    fn check(&self, shared: &Shared) -> Result<(), Violation>;
+    fn drop_absent(&mut self, shared: &mut WorkerState, kept: usize) -> usize;
+    fn check(&self, shared: &WorkerState) -> Result<(), Violation>;
     fn is_idle(&self) -> bool;
     fn load_waiters(&self) -> usize;
     fn census(&self) -> &Census;
-    fn start_count(&self, shared: &mut Shared, scan: Scan);
+    fn start_count(&self, shared: &mut WorkerState, scan: Scan);
     /// Storage answered a scan of the census. False if it is to be asked again.
     fn on_counted(
         &mut self,
-        shared: &mut Shared,
+        shared: &mut WorkerState,
         scan: Scan,
         records: &[(Key, Bytes)],
         next_hash: Option<u64>,
@@ -131,7 +136,7 @@ pub(crate) trait Engine: Send {
 }
 
 /// An event that may have to wait for its register or shard.
-pub(crate) enum Work<P: Protocol> {
+pub(crate) enum EngineWork<P: Protocol> {
     Request(Request),
     List {
         tag: Tag,
@@ -153,24 +158,24 @@ pub(crate) enum Work<P: Protocol> {
     Forgotten(Shard),
 }
 
-impl<P: Protocol> Work<P> {
+impl<P: Protocol> EngineWork<P> {
     pub(crate) fn touches(&self) -> Touches<'_> {
         match self {
-            Work::Request(request) => Touches::Key(&request.key),
-            Work::List { from_hash, .. } => Touches::Shard(shard_of(*from_hash)),
-            Work::Explain { key, .. } => Touches::Key(key),
-            Work::Peer { message, .. } => message.touches(),
-            Work::Emit(emit) => Touches::Key(&emit.key),
-            Work::Scan(scan) => Touches::Shard(shard_of(scan.from_hash)),
-            Work::Forgotten(shard) => Touches::Shard(*shard),
+            EngineWork::Request(request) => Touches::Key(&request.key),
+            EngineWork::List { from_hash, .. } => Touches::Shard(shard_of(*from_hash)),
+            EngineWork::Explain { key, .. } => Touches::Key(key),
+            EngineWork::Peer { message, .. } => message.touches(),
+            EngineWork::Emit(emit) => Touches::Key(&emit.key),
+            EngineWork::Scan(scan) => Touches::Shard(shard_of(scan.from_hash)),
+            EngineWork::Forgotten(shard) => Touches::Shard(*shard),
         }
     }
 }
 
-impl<P: Protocol> Waiter for Work<P> {
+impl<P: Protocol> Waiter for EngineWork<P> {
     fn len(&self) -> usize {
         match self {
-            Work::Peer { len, .. } => *len as usize,
+            EngineWork::Peer { len, .. } => *len as usize,
             _ => 0, // a client's commands count where they come in
         }
     }
@@ -213,8 +218,8 @@ pub(crate) struct EngineOf<P: Protocol> {
     rng: base::Prng,
     pub(crate) outlives_process: bool,
     /// Messages and scans that the engine sent to itself.
-    pub(crate) inner: VecDeque<Work<P>>,
-    pub(crate) load_waiters: LoadWaiters<Work<P>>,
+    pub(crate) inner: VecDeque<EngineWork<P>>,
+    pub(crate) load_waiters: LoadWaiters<EngineWork<P>>,
     pub(crate) durability_queue: DurabilityQueue<QueuedEffect<P::Message>>,
     /// Shards found forgotten, and keys found lost, that wait for the amnesia count to be raised.
     pub(crate) forgotten: Vec<Shard>,
@@ -252,7 +257,7 @@ impl<P: Protocol> EngineOf<P> {
             clearing: Vec::new(),
             clearing_keys: Vec::new(),
             census,
-            // Its first turn tells the protocol that there is a process.
+            // The first turn starts the protocol.
             touched: true,
         })
     }
@@ -260,7 +265,7 @@ impl<P: Protocol> EngineOf<P> {
     /// Runs one step of the protocol and applies its effects.
     pub(crate) fn with_context(
         &mut self,
-        shared: &mut Shared,
+        shared: &mut WorkerState,
         shard: Option<Shard>,
         run: impl FnOnce(&mut P, &mut Context<'_, P>),
     ) {
@@ -291,45 +296,45 @@ impl<P: Protocol> EngineOf<P> {
         self.apply_effects(shared);
     }
 
-    pub(crate) fn step(&mut self, shared: &mut Shared, event: Event<P>) {
+    pub(crate) fn step(&mut self, shared: &mut WorkerState, event: Event<P>) {
         let shard = event.shard();
         self.with_context(shared, shard, |protocol, cx| protocol.on(cx, event));
     }
 
     /// Runs an event whose register and shard are resident.
-    pub(crate) fn run_work(&mut self, shared: &mut Shared, work: Work<P>) {
+    pub(crate) fn run_work(&mut self, shared: &mut WorkerState, work: EngineWork<P>) {
         let event = match work {
-            Work::Request(request) => Event::Request(request),
-            Work::List { tag, from_hash, limit } => Event::List { tag, from_hash, limit },
-            Work::Explain { tag, key } => Event::Explain { tag, key },
-            // It may have waited for long enough to become stale.
-            Work::Peer { from, .. } if !shared.is_current(from) => {
+            EngineWork::Request(request) => Event::Request(request),
+            EngineWork::List { tag, from_hash, limit } => Event::List { tag, from_hash, limit },
+            EngineWork::Explain { tag, key } => Event::Explain { tag, key },
+            // It may have become stale while it waited.
+            EngineWork::Peer { from, .. } if !shared.is_current(from) => {
                 sometimes!("a message becomes stale while it waits");
                 shared.counters.frames_stale += 1;
                 return;
             }
-            Work::Peer { from, message, .. } => Event::Peer { from, message },
-            Work::Emit(emit) => {
+            EngineWork::Peer { from, message, .. } => Event::Peer { from, message },
+            EngineWork::Emit(emit) => {
                 let shard = emit.key.shard();
                 self.with_context(shared, Some(shard), |protocol, cx| protocol.on_emit(cx, emit));
                 return;
             }
-            Work::Scan(scan) => {
+            EngineWork::Scan(scan) => {
                 self.run_scan(shared, scan);
                 return;
             }
-            Work::Forgotten(shard) => Event::Forgotten { shard },
+            EngineWork::Forgotten(shard) => Event::Forgotten { shard },
         };
         self.step(shared, event);
     }
 
-    fn run_scan(&mut self, shared: &mut Shared, scan: Scan) {
+    fn run_scan(&mut self, shared: &mut WorkerState, scan: Scan) {
         shared.start_scan(self.index, self.store, self.database, scan, ScanPurpose::Protocol);
     }
 
     fn deliver_scan(
         &mut self,
-        shared: &mut Shared,
+        shared: &mut WorkerState,
         scan: Scan,
         stored: Vec<(Key, Bytes)>,
         stored_until: Option<u64>,
@@ -342,14 +347,14 @@ impl<P: Protocol> EngineOf<P> {
         self.step(shared, Event::Scanned(Scanned { id: scan.id, records, next_hash }));
     }
 
-    fn on_message(&mut self, shared: &mut Shared, from: Peer, message: P::Message, len: u32) {
+    fn on_message(&mut self, shared: &mut WorkerState, from: Peer, message: P::Message, len: u32) {
         if self.load_waiters.len() >= WAITERS_MAX {
             shared.counters.events_refused += 1;
         } else if self.is_ready(message.touches()) {
             // The common case skips a move of the message through the queue's type.
             self.step(shared, Event::Peer { from, message });
         } else {
-            self.admit(shared, Work::Peer { from, message, len });
+            self.admit(shared, EngineWork::Peer { from, message, len });
         }
     }
 
@@ -358,14 +363,14 @@ impl<P: Protocol> EngineOf<P> {
         self.load_waiters.bytes() > WAITERS_LEN_MAX
     }
 
-    fn run_inner(&mut self, shared: &mut Shared) {
+    fn run_inner(&mut self, shared: &mut WorkerState) {
         for _ in 0..self.inner.len() {
             let Some(work) = self.inner.pop_front() else { break };
             self.admit(shared, work);
         }
     }
 
-    fn write_metas(&mut self, shared: &mut Shared) {
+    fn write_metas(&mut self, shared: &mut WorkerState) {
         let state = &mut shared.stores[self.store];
         for shard in self.metas.take_dirty() {
             if !self.outlives_process {
@@ -378,7 +383,7 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    fn write_registers(&mut self, shared: &mut Shared) {
+    fn write_registers(&mut self, shared: &mut WorkerState) {
         let state = &mut shared.stores[self.store];
         let census = &mut self.census;
         let mut count = |key: &Key, record: Option<&P::Record>, weight: &mut Weight| {
@@ -429,26 +434,31 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.database
     }
 
-    fn on_request(&mut self, shared: &mut Shared, request: Request) {
+    fn on_request(&mut self, shared: &mut WorkerState, request: Request) {
         if request.command.access == Access::Update && !P::PROPERTIES.read_modify_write {
             shared.reply(request.tag, Outcome::Unsupported(P::NAME));
         } else if self.load_waiters.len() >= WAITERS_MAX {
             shared.counters.events_refused += 1;
             shared.reply(request.tag, Outcome::NoQuorum);
         } else {
-            self.admit(shared, Work::Request(request));
+            self.admit(shared, EngineWork::Request(request));
         }
     }
 
-    fn on_list(&mut self, shared: &mut Shared, tag: Tag, from_hash: u64, limit: usize) {
-        self.admit(shared, Work::List { tag, from_hash, limit });
+    fn on_list(&mut self, shared: &mut WorkerState, tag: Tag, from_hash: u64, limit: usize) {
+        self.admit(shared, EngineWork::List { tag, from_hash, limit });
     }
 
-    fn on_explain(&mut self, shared: &mut Shared, tag: Tag, key: Key) {
-        self.admit(shared, Work::Explain { tag, key });
+    fn on_explain(&mut self, shared: &mut WorkerState, tag: Tag, key: Key) {
+        self.admit(shared, EngineWork::Explain { tag, key });
     }
 
-    fn on_messages(&mut self, shared: &mut Shared, from: Peer, raw: &[RawMessage<'_>]) -> usize {
+    fn on_messages(
+        &mut self,
+        shared: &mut WorkerState,
+        from: Peer,
+        raw: &[RawMessage<'_>],
+    ) -> usize {
         let keys = raw.iter().filter_map(|raw| P::Message::peek_key(raw.bytes));
         let keys: SmallVec<[Key; WARMED]> = keys.collect();
         self.cache.warm(keys.iter(), P::look);
@@ -470,7 +480,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.cache.warm(keys.iter().copied(), P::look);
     }
 
-    fn on_signal(&mut self, shared: &mut Shared, signal: Signal) {
+    fn on_signal(&mut self, shared: &mut WorkerState, signal: Signal) {
         let event = match signal {
             Signal::PeerUp(node) => Event::PeerUp { node },
             Signal::PeerReset(node) => Event::PeerReset { node },
@@ -481,12 +491,12 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.step(shared, event);
     }
 
-    fn on_stored(&mut self, shared: &mut Shared, upto: Ticket) {
+    fn on_stored(&mut self, shared: &mut WorkerState, upto: Ticket) {
         self.release(shared, upto);
         self.step_clearing(shared, upto);
     }
 
-    fn on_loaded(&mut self, shared: &mut Shared, place: Place, load: Load) {
+    fn on_loaded(&mut self, shared: &mut WorkerState, place: Place, load: Load) {
         match place {
             Place::Cell(_, key) => self.on_register_loaded(shared, &key, load),
             Place::Meta(_, shard) => self.on_meta_loaded(shared, shard, load),
@@ -495,7 +505,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn on_scanned(
         &mut self,
-        shared: &mut Shared,
+        shared: &mut WorkerState,
         scan: Scan,
         records: Vec<(Key, Bytes)>,
         next_hash: Option<u64>,
@@ -504,17 +514,17 @@ impl<P: Protocol> Engine for EngineOf<P> {
             sometimes!("a listing is overtaken by amnesia");
             // Storage may have answered without the forgotten records. Scan again after the amnesia
             // count is raised.
-            self.admit(shared, Work::Scan(scan));
+            self.admit(shared, EngineWork::Scan(scan));
         } else {
             self.deliver_scan(shared, scan, records, next_hash);
         }
     }
 
-    fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard) {
+    fn on_forgotten(&mut self, shared: &mut WorkerState, shard: Shard) {
         self.discover_forgotten(shared, shard);
     }
 
-    fn on_amnesia_raised(&mut self, shared: &mut Shared) {
+    fn on_amnesia_raised(&mut self, shared: &mut WorkerState) {
         self.reveal_amnesia(shared);
     }
 
@@ -522,11 +532,11 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.durability_queue.retain(|effect| matches!(effect, QueuedEffect::Reply(..)));
     }
 
-    fn on_start(&mut self, shared: &mut Shared) {
+    fn on_start(&mut self, shared: &mut WorkerState) {
         self.find_forgotten(shared);
     }
 
-    fn run(&mut self, shared: &mut Shared) {
+    fn run(&mut self, shared: &mut WorkerState) {
         if self.touched {
             self.step(shared, Event::Turn);
             self.touched = false;
@@ -557,7 +567,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.metas.set_open_ticket(ticket);
     }
 
-    fn flush(&mut self, shared: &mut Shared) {
+    fn flush(&mut self, shared: &mut WorkerState) {
         // Metas first: where a batch is not atomic, floors must be there before the removals they
         // stand for.
         self.write_metas(shared);
@@ -581,7 +591,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.cache.pinned()
     }
 
-    fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize {
+    fn evict(&mut self, shared: &mut WorkerState, shard: Shard) -> usize {
         if shared.is_scanned(self.index, shard) {
             return 0;
         }
@@ -599,7 +609,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         })
     }
 
-    fn drop_absent(&mut self, shared: &mut Shared, kept: usize) -> usize {
+    fn drop_absent(&mut self, shared: &mut WorkerState, kept: usize) -> usize {
         // Storage reports lost registers of a forgotten shard as lost until it knows the recovery.
         if !self.forgotten.is_empty() || !self.clearing.is_empty() {
             return 0;
@@ -613,7 +623,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         dropped
     }
 
-    fn check(&self, shared: &Shared) -> Result<(), Violation> {
+    fn check(&self, shared: &WorkerState) -> Result<(), Violation> {
         self.protocol.check(&self.cache, shared.replicas_of(None))
     }
 
@@ -634,13 +644,13 @@ impl<P: Protocol> Engine for EngineOf<P> {
         &self.census
     }
 
-    fn start_count(&self, shared: &mut Shared, scan: Scan) {
+    fn start_count(&self, shared: &mut WorkerState, scan: Scan) {
         shared.start_scan(self.index, self.store, self.database, scan, ScanPurpose::Census);
     }
 
     fn on_counted(
         &mut self,
-        shared: &mut Shared,
+        shared: &mut WorkerState,
         scan: Scan,
         records: &[(Key, Bytes)],
         next_hash: Option<u64>,

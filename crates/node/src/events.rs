@@ -16,7 +16,7 @@ const TEXT_LEN_MAX: usize = 2048;
 /// Log lines that this process could not write. The writer of the log counts here.
 pub static LINES_DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// How much an event matters. An error needs a person.
+/// The severity of an event. An error needs a person.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     Error,
@@ -46,18 +46,18 @@ impl Level {
 
 /// One event of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Event {
+pub struct NodeEvent {
     /// By the wall clock.
     pub at: Millis,
     pub level: Level,
-    /// The part of the node that it is about, such as `cluster` or `storage`.
+    /// The part of the node, such as `cluster` or `storage`.
     pub target: &'static str,
     pub message: String,
     /// Details by name, such as `peer` and `addr`.
     pub fields: Vec<(&'static str, String)>,
 }
 
-impl Event {
+impl NodeEvent {
     /// Message and details in one line, as the log has them.
     #[must_use]
     pub fn text(&self) -> String {
@@ -81,10 +81,10 @@ pub fn quote(value: &str) -> Cow<'_, str> {
 
 /// The last events of a node.
 #[derive(Debug, Default)]
-pub(crate) struct Events(Mutex<VecDeque<Event>>);
+pub(crate) struct EventLog(Mutex<VecDeque<NodeEvent>>);
 
-impl Events {
-    pub(crate) fn add(&self, mut event: Event) {
+impl EventLog {
+    pub(crate) fn add(&self, mut event: NodeEvent) {
         cut(&mut event.message);
         event.fields.iter_mut().for_each(|(_, value)| cut(value));
         let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl Events {
     }
 
     /// Oldest first.
-    pub(crate) fn all(&self) -> Vec<Event> {
+    pub(crate) fn all(&self) -> Vec<NodeEvent> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
@@ -129,8 +129,8 @@ pub(crate) use event;
 mod tests {
     use super::*;
 
-    fn event(number: u64) -> Event {
-        Event {
+    fn event(number: u64) -> NodeEvent {
+        NodeEvent {
             at: Millis(number),
             level: Level::Warn,
             target: "cluster",
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn oldest_events_make_room() {
-        let events = Events::default();
+        let events = EventLog::default();
         (0..EVENTS_MAX as u64 + 10).for_each(|number| events.add(event(number)));
         let kept = events.all();
         assert_eq!(kept.len(), EVENTS_MAX);
@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_between_characters() {
-        let events = Events::default();
-        events.add(Event { message: "ä".repeat(TEXT_LEN_MAX), ..event(0) });
+        let events = EventLog::default();
+        events.add(NodeEvent { message: "ä".repeat(TEXT_LEN_MAX), ..event(0) });
         assert_eq!(events.all()[0].message.len(), TEXT_LEN_MAX);
     }
 

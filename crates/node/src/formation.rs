@@ -145,7 +145,7 @@ pub struct Status {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
+pub enum FormationInput {
     Start,
     /// A control connection opened. `peer` is the authenticated node at the other end.
     Up {
@@ -154,7 +154,7 @@ pub enum Input {
     Down {
         peer: NodeId,
     },
-    Told {
+    StatusReceived {
         peer: NodeId,
         status: Box<Status>,
     },
@@ -173,15 +173,15 @@ pub enum Effect {
     Tell(NodeId),
     /// This node's counters changed: drop all connections and introduce itself anew.
     Reconnect,
-    /// Mark everything in the stores as forgotten, then say [`Input::Forgotten`].
+    /// Mark all data in the stores as forgotten, then send [`FormationInput::Forgotten`].
     Forget,
-    /// The node is a member: workers may speak.
+    /// The node is a member: workers may send.
     Formed,
     /// These limits count from now on.
     Agree(Agreed),
     /// The cluster runs at this level from now on.
     Raised(FeatureLevel),
-    /// Something only an operator can repair.
+    /// Log a fault that needs an operator.
     Complain {
         peer: NodeId,
         text: String,
@@ -296,7 +296,7 @@ impl Formation {
         matches!(self.durable.standing, Standing::Formed(_))
     }
 
-    /// Members whose word is missing before this node can go on.
+    /// Members whose status this node waits for.
     #[must_use]
     pub fn waiting_for(&self) -> Vec<NodeId> {
         let good = |node: NodeId| match (self.durable.standing, self.said(node)) {
@@ -372,25 +372,25 @@ impl Formation {
         &self.durable
     }
 
-    pub fn on(&mut self, input: Input, out: &mut Vec<Effect>) {
+    pub fn on(&mut self, input: FormationInput, out: &mut Vec<Effect>) {
         let before = self.agreed();
         match input {
-            Input::Start => {
+            FormationInput::Start => {
                 out.push(Effect::Agree(self.agreed()));
                 if self.is_formed() {
                     out.push(Effect::Formed);
                 }
             }
-            Input::Up { peer } => {
+            FormationInput::Up { peer } => {
                 self.heard.insert(peer, None);
                 out.push(Effect::Tell(peer));
             }
-            Input::Down { peer } => {
+            FormationInput::Down { peer } => {
                 self.heard.remove(&peer);
             }
-            Input::Told { peer, status } => self.on_told(peer, *status, out),
-            Input::Forgotten => self.on_forgotten(out),
-            Input::Recovering(is_recovering) => {
+            FormationInput::StatusReceived { peer, status } => self.on_status(peer, *status, out),
+            FormationInput::Forgotten => self.on_forgotten(out),
+            FormationInput::Recovering(is_recovering) => {
                 if std::mem::replace(&mut self.is_recovering, is_recovering) != is_recovering {
                     out.push(Effect::TellAll);
                 }
@@ -405,7 +405,7 @@ impl Formation {
         self.learn_generations(out);
     }
 
-    fn on_told(&mut self, peer: NodeId, status: Status, out: &mut Vec<Effect>) {
+    fn on_status(&mut self, peer: NodeId, status: Status, out: &mut Vec<Effect>) {
         let Some(heard) = self.heard.get_mut(&peer) else { return };
         let databases = &self.durable.databases;
         if let Some(text) = databases.difference("here", &status.databases, "there") {
@@ -619,7 +619,7 @@ impl Formation {
         self.heard.get(&node)?.as_ref().map(|status| status.standing)
     }
 
-    /// It said that it is a member of no cluster yet.
+    /// True if it reported that it belongs to no cluster.
     fn is_unformed(&self, node: NodeId) -> bool {
         matches!(self.said(node), Some(Standing::Empty | Standing::Proposed(_)))
     }

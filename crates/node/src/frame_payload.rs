@@ -24,7 +24,7 @@ pub const fn header_len(others: usize) -> usize {
 
 /// The sender of a frame and its crash vector [Michael et al., DISC 2017].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header<'a> {
+pub struct FrameHeader<'a> {
     pub sender: NodeId,
     pub incarnation: Incarnation,
     /// The sender's own amnesia count when it wrote the messages.
@@ -33,7 +33,7 @@ pub struct Header<'a> {
     vector: &'a [u8],
 }
 
-impl Header<'_> {
+impl FrameHeader<'_> {
     /// Losses of other members as the sender knew them.
     pub fn crash_vector(&self) -> impl Iterator<Item = (NodeId, AmnesiaCount)> + '_ {
         self.vector.chunks_exact(VECTOR_ENTRY_LEN).map(|entry| {
@@ -102,7 +102,7 @@ pub struct RawMessage<'a> {
 ///
 /// # Errors
 /// [`Malformed`] when the header is not one.
-pub fn decode(frame: &[u8]) -> Result<(Header<'_>, &[u8], Messages<'_>), Malformed> {
+pub fn decode(frame: &[u8]) -> Result<(FrameHeader<'_>, &[u8], Messages<'_>), Malformed> {
     let mut reader = Reader::new(frame);
     if reader.u8()? != FORMAT {
         return Err(Malformed);
@@ -116,7 +116,7 @@ pub fn decode(frame: &[u8]) -> Result<(Header<'_>, &[u8], Messages<'_>), Malform
         return Err(Malformed);
     }
     let vector = reader.take(others * VECTOR_ENTRY_LEN)?;
-    let header = Header { sender, incarnation, amnesia, epoch, vector };
+    let header = FrameHeader { sender, incarnation, amnesia, epoch, vector };
     if header.crash_vector().any(|(_, amnesia)| amnesia > AmnesiaCount::MAX) {
         return Err(Malformed);
     }

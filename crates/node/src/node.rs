@@ -26,7 +26,7 @@ use crate::formation::{Cluster, Durable, Formation, Standing};
 use crate::registry;
 use crate::session::SessionFactory;
 use crate::settings::Databases;
-use crate::shell::control::{self, Control, Parts};
+use crate::shell::control::{self, Control, ControlParts};
 use crate::shell::event_loop::EventLoop;
 use crate::shell::media::{Media, MediaError, Start};
 use crate::shell::node_status::{Membership, SharedNodeStatus};
@@ -176,7 +176,7 @@ fn check(config: &NodeConfig) -> Result<(), BadConfig> {
 }
 
 /// Members and databases to start with.
-struct Beginning {
+struct StartingPoint {
     members: Vec<MemberAddress>,
     databases: Databases,
     /// No cluster can have formed with this node in it: list and databases may have been corrected.
@@ -184,7 +184,7 @@ struct Beginning {
 }
 
 /// Compares the configuration with the directory. Writes no file.
-fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<Beginning, BadConfig> {
+fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<StartingPoint, BadConfig> {
     let before = dir.identity().map(record::read);
     check_level(config, before.as_ref())?;
     let is_open =
@@ -205,7 +205,7 @@ fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<Beginning, BadConfig>
         (false, true) => members,
         (false, false) => check_moved(members, known, standing)?,
     };
-    Ok(Beginning { members, databases, is_open })
+    Ok(StartingPoint { members, databases, is_open })
 }
 
 /// A version that lacks the cluster's level would not know some of its records.
@@ -221,7 +221,7 @@ fn check_level(config: &NodeConfig, before: Option<&Durable>) -> Result<(), BadC
     }
 }
 
-/// How to correct a member that has agreed to a proposal.
+/// The remedy for a member that has agreed to a proposal.
 const RESET_HINT: &str = "; where none has formed, 'palimpsest reset' makes it new";
 
 /// Protocol and durability of a database never change in place.
@@ -329,7 +329,7 @@ fn start(
         );
     }
     let rng = Prng::new(u64::from_le_bytes(draw()));
-    let parts = Parts {
+    let parts = ControlParts {
         node_status: Arc::clone(&node_status),
         poll,
         network,
@@ -353,9 +353,9 @@ fn listen(address: &str) -> Result<(TcpListener, std::net::SocketAddr), StartErr
     Ok((listener, local))
 }
 
-/// Starts the identity: from here on the directory is this process's, and says so.
+/// Starts the identity. From now on the directory belongs to this process.
 fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, StartError> {
-    let Beginning { members, databases, is_open } = beginning(config, dir)?;
+    let StartingPoint { members, databases, is_open } = beginning(config, dir)?;
     let durability = record::durability(config);
     let before = dir.identity().map(record::read);
     let was_formed = before.is_some_and(|durable| matches!(durable.standing, Standing::Formed(_)));
@@ -436,7 +436,7 @@ fn spawn(
     Ok(threads)
 }
 
-/// The span that tells the log of which node a line is.
+/// The log span that names the node of each line.
 #[must_use]
 pub fn span(node: NodeId) -> tracing::Span {
     tracing::error_span!("node", node = node.0)

@@ -34,7 +34,7 @@ const WRITE_LEN: usize = 4096;
 /// Makes sessions. One per node, shared by all workers. Sessions of the same worker never run at
 /// the same time.
 pub trait SessionFactory: Send + Sync {
-    /// A client has connected.
+    /// Opens the session of a new client.
     fn accept(&self, client: &Client) -> Box<dyn Session>;
 
     /// These limits count from now on. Called before the node serves anything, and whenever they
@@ -143,7 +143,7 @@ impl Wanted {
 /// Writes that a node refuses while the file system is short of room.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Shortage {
-    /// There is enough.
+    /// There is enough room.
     #[default]
     None,
     /// Writes that may need more room.
@@ -227,7 +227,7 @@ impl<'a> SessionContext<'a> {
         SessionContext { writes_left, ..self }
     }
 
-    /// The same, of a node that is short of room.
+    /// The same, for a node that is short of room.
     #[must_use]
     pub fn with_shortage(self, shortage: Shortage) -> SessionContext<'a> {
         SessionContext { shortage, ..self }

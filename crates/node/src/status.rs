@@ -14,7 +14,7 @@ use types::{AmnesiaCount, Incarnation, NodeId};
 
 use crate::client_settings::ClientSettings;
 use crate::config::{Durability, NodeConfig};
-pub use crate::events::{Event, Level};
+pub use crate::events::{Level, NodeEvent};
 use crate::settings::Agreed;
 use crate::summary::Summary;
 
@@ -46,7 +46,7 @@ pub trait Facts: Send + Sync {
         Vec::new()
     }
 
-    /// Makes every worker look for work soon.
+    /// Wakes every worker to check for work.
     fn nudge(&self) {}
 
     /// Reads the monotonic clock of `SessionContext::now`. `None` where time stands still during a
@@ -56,12 +56,12 @@ pub trait Facts: Send + Sync {
     }
 
     /// Recent events, oldest first; at most [`EVENTS_MAX`](crate::events::EVENTS_MAX).
-    fn events(&self) -> Vec<Event> {
+    fn events(&self) -> Vec<NodeEvent> {
         Vec::new()
     }
 
     /// Notes that a client gave a wrong password; logged for the operator at a bounded rate.
-    fn note_wrong_password(&self, _from: IpAddr, _door: Door) {}
+    fn note_wrong_password(&self, _from: IpAddr, _door: PasswordPort) {}
 
     /// Settings of client connections.
     fn client_settings(&self) -> &ClientSettings;
@@ -74,7 +74,7 @@ pub trait Facts: Send + Sync {
 
 /// A port that asks for a password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Door {
+pub enum PasswordPort {
     /// For clients, by `AUTH` or `HELLO`.
     Clients,
     /// For people and scrapers, by HTTP.
@@ -176,7 +176,7 @@ pub struct DatabaseFigures {
 }
 
 impl DatabaseFigures {
-    /// Of two parts of one database.
+    /// The sum over two parts of one database.
     #[must_use]
     pub fn plus(self, other: DatabaseFigures) -> DatabaseFigures {
         DatabaseFigures {
@@ -285,7 +285,7 @@ pub struct MemberView {
     pub summary: Option<Summary>,
 }
 
-/// How far a node is in belonging to a cluster.
+/// The stage of a node on its way into a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Its directory is empty. It waits for the statuses of these members.

@@ -15,7 +15,7 @@ const FIELD_LEN_MAX: usize = 1 << 10;
 /// Fields of one summary, with room for those of later versions.
 const FIELDS_MAX: u64 = 64;
 
-/// A node's account of itself.
+/// The summary that a node publishes about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Version of the program.
@@ -24,7 +24,7 @@ pub struct Summary {
     pub advertise: String,
     /// `HOST:PORT` of its admin pages; empty without any.
     pub admin: String,
-    pub state: State,
+    pub state: NodeState,
     /// Why writes are refused; empty while they are taken.
     pub writes_refused: String,
     /// Lines about this node that an operator should read.
@@ -56,7 +56,7 @@ pub struct Summary {
 
 /// The state of a node as an operator sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum NodeState {
     /// It waits for the others to form a cluster.
     #[default]
     Forming,
@@ -72,28 +72,28 @@ pub enum State {
     Stopping,
 }
 
-impl State {
-    const ALL: [State; 7] = [
-        State::Forming,
-        State::Joining,
-        State::Loading,
-        State::Recovering,
-        State::NoQuorum,
-        State::Ready,
-        State::Stopping,
+impl NodeState {
+    const ALL: [NodeState; 7] = [
+        NodeState::Forming,
+        NodeState::Joining,
+        NodeState::Loading,
+        NodeState::Recovering,
+        NodeState::NoQuorum,
+        NodeState::Ready,
+        NodeState::Stopping,
     ];
 
     /// As `status` and the API show it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            State::Forming => "forming",
-            State::Joining => "joining",
-            State::Loading => "loading",
-            State::Recovering => "recovering",
-            State::NoQuorum => "no quorum",
-            State::Ready => "ready",
-            State::Stopping => "stopping",
+            NodeState::Forming => "forming",
+            NodeState::Joining => "joining",
+            NodeState::Loading => "loading",
+            NodeState::Recovering => "recovering",
+            NodeState::NoQuorum => "no quorum",
+            NodeState::Ready => "ready",
+            NodeState::Stopping => "stopping",
         }
     }
 }
@@ -161,7 +161,8 @@ impl Wire for Summary {
         fields.text(tag::VERSION, &self.version);
         fields.text(tag::ADVERTISE, &self.advertise);
         fields.text(tag::ADMIN, &self.admin);
-        let state = State::ALL.iter().position(|state| *state == self.state).unwrap_or_default();
+        let state =
+            NodeState::ALL.iter().position(|state| *state == self.state).unwrap_or_default();
         fields.number(tag::STATE, state as u64);
         fields.text(tag::WRITES_REFUSED, &self.writes_refused);
         fields.text(tag::REMARKS, &self.remarks.join("\n"));
@@ -213,7 +214,7 @@ impl Summary {
             tag::STATE => {
                 let code = usize::try_from(number()?).unwrap_or(usize::MAX);
                 // A later version may have more of them.
-                self.state = State::ALL.get(code).copied().unwrap_or_default();
+                self.state = NodeState::ALL.get(code).copied().unwrap_or_default();
             }
             tag::WRITES_REFUSED => self.writes_refused = text()?,
             tag::REMARKS => self.remarks = text()?.lines().map(str::to_owned).collect(),
@@ -248,7 +249,7 @@ fn round_trips(value: &[u8]) -> Result<BTreeMap<NodeId, Nanos>, Malformed> {
 
 /// A summary on the wire, with the sender's clock, and the receiver's as it was heard last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct SummaryReport {
     /// When it was sent, by the sender's clock.
     pub sent: Nanos,
     pub echo: Option<Echo>,
@@ -273,7 +274,7 @@ impl Echo {
     }
 }
 
-impl Wire for Report {
+impl Wire for SummaryReport {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.sent.0.to_le_bytes());
         let echo = self.echo.unwrap_or(Echo { sent: Nanos(0), held: Nanos(0) });
@@ -283,7 +284,7 @@ impl Wire for Report {
         self.summary.encode(out);
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Report, Malformed> {
+    fn decode(reader: &mut Reader<'_>) -> Result<SummaryReport, Malformed> {
         let sent = Nanos(reader.u64()?);
         let has_echo = match reader.u8()? {
             0 => false,
@@ -292,7 +293,7 @@ impl Wire for Report {
         };
         let echo = Echo { sent: Nanos(reader.u64()?), held: Nanos(reader.u64()?) };
         let summary = Summary::decode(reader)?;
-        Ok(Report { sent, echo: has_echo.then_some(echo), summary })
+        Ok(SummaryReport { sent, echo: has_echo.then_some(echo), summary })
     }
 }
 
@@ -305,7 +306,7 @@ mod tests {
             version: "0.1.0".into(),
             advertise: "store.example:6379".into(),
             admin: "store.example:7379".into(),
-            state: State::Recovering,
+            state: NodeState::Recovering,
             writes_refused: "disk full".into(),
             remarks: vec!["one line".into(), "another".into()],
             recovery_left: 7,
@@ -331,14 +332,14 @@ mod tests {
             assert_eq!(Summary::from_bytes(&summary.to_bytes()), Ok(summary));
         }
         for echo in [None, Some(Echo { sent: Nanos(5), held: Nanos(6) })] {
-            let report = Report { sent: Nanos(4), echo, summary: full() };
-            assert_eq!(Report::from_bytes(&report.to_bytes()), Ok(report));
+            let report = SummaryReport { sent: Nanos(4), echo, summary: full() };
+            assert_eq!(SummaryReport::from_bytes(&report.to_bytes()), Ok(report));
         }
     }
 
     #[test]
     fn every_state_survives_the_wire() {
-        for state in State::ALL {
+        for state in NodeState::ALL {
             let summary = Summary { state, ..Summary::default() };
             assert_eq!(Summary::from_bytes(&summary.to_bytes()), Ok(summary));
         }

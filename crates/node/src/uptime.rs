@@ -78,7 +78,7 @@ impl Scale {
     }
 }
 
-/// No clock gets here.
+/// Beyond every reading of a clock.
 const FOREVER: u64 = u64::MAX / 8;
 
 /// The time at which a countdown of `span` from `start` surely ended, cut milliseconds included.
@@ -121,7 +121,7 @@ impl Motion {
 }
 
 #[derive(Debug)]
-struct Clock {
+struct UptimeClock {
     motion: AtomicU64,
     /// When it came to rest last, in the process's milliseconds.
     rested_at: AtomicU64,
@@ -131,7 +131,7 @@ struct Clock {
     saved: AtomicU64,
 }
 
-impl Clock {
+impl UptimeClock {
     fn motion(&self) -> Motion {
         Motion::of(self.motion.load(SeqCst))
     }
@@ -155,12 +155,12 @@ impl Clock {
 #[derive(Debug)]
 pub struct Uptimes {
     scale: Scale,
-    clocks: [Clock; CLASSES],
+    clocks: [UptimeClock; CLASSES],
     /// Clocks of which is durable that they were used, one bit each.
     marked: AtomicU32,
     /// Clocks whose use is to become durable before this node says more.
     asked: AtomicU32,
-    /// The control thread has to look.
+    /// The control thread must check the clocks.
     changed: AtomicBool,
 }
 
@@ -171,7 +171,7 @@ impl Uptimes {
         self.asked.load(SeqCst) != 0
     }
 
-    /// True once after anything that the control thread has to look at.
+    /// True once after a change that the control thread must check.
     pub(crate) fn take_changed(&self) -> bool {
         self.changed.load(SeqCst) && self.changed.swap(false, SeqCst)
     }
@@ -292,7 +292,7 @@ impl Keeper {
             } else {
                 Motion::Resting(shown.0)
             };
-            Clock {
+            UptimeClock {
                 motion: AtomicU64::new(motion.word()),
                 rested_at: AtomicU64::new(now),
                 until: AtomicU64::new(until),
@@ -375,7 +375,7 @@ impl Keeper {
         (0..CLASSES).map(lost).max().unwrap_or(0)
     }
 
-    /// This is durable, at `now`.
+    /// `save` became durable at `now`.
     pub fn on_saved(&mut self, save: &[SavedClock], now: Nanos) {
         let Uptimes { scale, clocks, .. } = &*self.uptimes;
         let (mut marks, mut near) = (0, 0);
@@ -390,7 +390,7 @@ impl Keeper {
         self.uptimes.asked.fetch_and(!(marks & near), SeqCst);
     }
 
-    /// There was no room for it. It is tried again, not at once.
+    /// The save failed for want of room. Retries later.
     pub fn on_refused(&mut self, now: Nanos) {
         self.retry = Some(now + Nanos::from_millis(self.uptimes.scale.every.0 / 2));
     }
@@ -449,7 +449,7 @@ impl Keeper {
     }
 
     fn save(&self, now: u64) -> Vec<SavedClock> {
-        let clock = |clock: &Clock| SavedClock {
+        let clock = |clock: &UptimeClock| SavedClock {
             until: Millis(clock.until.load(SeqCst)),
             shown: clock.motion().shows(now),
         };

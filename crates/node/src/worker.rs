@@ -16,10 +16,10 @@ pub(crate) mod outbox;
 pub(crate) mod register_cache;
 pub(crate) mod scans;
 mod scrub;
-pub(crate) mod shared;
 mod stats;
 pub(crate) mod timers;
 mod turn;
+pub(crate) mod worker_state;
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ use engines::Engines;
 use outbox::Outbox;
 pub use scrub::ScrubConfig;
 use scrub::Scrubber;
-use shared::{Counters, Shared, StoreState};
 use timers::Timers;
+use worker_state::{StoreState, WorkerCounters, WorkerState};
 
 /// Requests without an outcome before a worker asks for no more.
 const IN_PROGRESS_MAX: usize = 1 << 16;
@@ -71,7 +71,7 @@ pub struct WorkerConfig {
     pub me: NodeId,
     pub incarnation: Incarnation,
     pub amnesia: AmnesiaCount,
-    /// Everybody, this node included.
+    /// The nodes of the cluster, this one included.
     pub members: Vec<NodeId>,
     /// How many of them are replicas of a shard; `None`: all. In the product it is all.
     pub replicas: Option<usize>,
@@ -156,7 +156,7 @@ pub struct Outputs {
 
 /// One worker of a node.
 pub struct Worker {
-    shared: Shared,
+    shared: WorkerState,
     engines: Engines,
     /// Engine per database.
     by_database: [Option<u8>; SPACES],
@@ -335,7 +335,7 @@ impl Worker {
         self.request_room() > 0
     }
 
-    /// About how many requests to read from clients for now.
+    /// About how many requests to read from clients now.
     #[must_use]
     pub fn request_room(&self) -> usize {
         let waiters: usize = self.engines.awake().map(|engine| engine.load_waiters()).sum();
@@ -374,7 +374,7 @@ impl Worker {
         }
     }
 
-    /// Takes back a frame that was written, for its memory.
+    /// Keeps the memory of a written frame for reuse.
     pub fn recycle(&mut self, frame: Vec<u8>) {
         self.shared.outbox.recycle(frame);
     }
@@ -412,11 +412,11 @@ fn shared(
     stores: Vec<Box<dyn Store>>,
     update: Arc<dyn Update>,
     now: Nanos,
-) -> Shared {
+) -> WorkerState {
     let peers = Peers::new(config.me, config.incarnation, config.amnesia, &config.members);
     let replicas = config.replicas.unwrap_or(config.members.len());
     let sets = ReplicaSets::spread(EPOCH, config.me, &config.members, replicas);
-    Shared {
+    WorkerState {
         index: config.index,
         workers: config.workers,
         now,
@@ -439,7 +439,7 @@ fn shared(
         census_wanted: true,
         in_progress: 0,
         scratch: Vec::new(),
-        counters: Counters::default(),
+        counters: WorkerCounters::default(),
         failed: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use node::session::SessionContext;
-use node::status::Door;
+use node::status::PasswordPort;
 use types::limits::DATABASES;
 use types::{Reply, SessionId};
 
@@ -77,7 +77,7 @@ impl Session {
     fn authenticate(&mut self, user: &[u8], password: &[u8], cx: &SessionContext<'_>) -> bool {
         let valid = self.shared.password.admits(user, password);
         if !valid {
-            cx.node.note_wrong_password(self.facts.peer.ip(), Door::Clients);
+            cx.node.note_wrong_password(self.facts.peer.ip(), PasswordPort::Clients);
         }
         self.authenticated |= valid;
         self.parser.limits.authenticated = self.authenticated;

@@ -11,7 +11,7 @@ use base::{Millis, Nanos};
 use node::config::{
     DatabaseConfig, DiskConfig, Durability, MemberAddress, NodeConfig, ScrubConfig,
 };
-use node::dev::Cluster;
+use node::dev::LocalCluster;
 use node::session::{Client, Session, SessionContext, SessionFactory, Token};
 use node::status::{COMMAND_TIME_BOUNDS, CommandFacts, CommandReading};
 use types::{Applied, Clock, Database, NodeId, Outcome, Update, View};
@@ -67,7 +67,7 @@ impl CommandFacts for Deaf {
 
 /// A node alone in its cluster, with a database of every durability and protocol.
 pub struct Lone {
-    cluster: Cluster,
+    cluster: LocalCluster,
     admin: Admin,
     dir: PathBuf,
 }
@@ -79,7 +79,7 @@ impl Lone {
         let name = format!("palimpsest-admin-{}-{number}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         let update: Arc<dyn Update> = Arc::new(Deaf);
-        let cluster = Cluster::start(vec![lone(dir.clone())], |_| Arc::new(Deaf), &update)
+        let cluster = LocalCluster::start(vec![lone(dir.clone())], |_| Arc::new(Deaf), &update)
             .expect("the node starts");
         assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[0].status());
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -11,7 +11,7 @@ use bench::client::{Client, Value};
 use bench::process::{Process, ScratchDir, free_addresses, wait_until};
 use commands::Interpreter;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
-use node::dev::Cluster;
+use node::dev::LocalCluster;
 use server::{RespSessionFactory, ServerConfig};
 use types::limits::{ONCE_WINDOW_DEFAULT, VALUE_LEN_DEFAULT};
 use types::{Database, NodeId, Update};
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A cluster in this process and a redis-server beside it.
 pub struct Servers {
-    cluster: Cluster,
+    cluster: LocalCluster,
     ours: SocketAddr,
     theirs: SocketAddr,
     to_ours: Client,
@@ -119,7 +119,7 @@ fn start_cluster(
     scratch: &ScratchDir,
     addresses: &[SocketAddr],
     durability: Durability,
-) -> Result<Cluster> {
+) -> Result<LocalCluster> {
     let member = |(index, address): (usize, &SocketAddr)| MemberAddress {
         node: NodeId(index as u16 + 1),
         client: address.to_string(),
@@ -162,7 +162,8 @@ fn start_cluster(
         RespSessionFactory::new(config)
     };
     let update: Arc<dyn Update> = Arc::new(Interpreter { max_value_len: VALUE_LEN_DEFAULT });
-    let cluster = Cluster::start(members.iter().map(config).collect(), |_| factory(), &update)?;
+    let cluster =
+        LocalCluster::start(members.iter().map(config).collect(), |_| factory(), &update)?;
     ensure!(cluster.wait_ready(LIMIT), "the nodes do not serve");
     Ok(cluster)
 }

@@ -144,7 +144,7 @@ fn random_worlds_form_and_rejoin_often_enough_to_tell() {
 fn a_cluster_of_one_forms_by_itself() {
     let mut alone = Formation::new(NodeId(1), blank(members(1)), id(9));
     let mut effects = Vec::new();
-    alone.on(Input::Start, &mut effects);
+    alone.on(FormationInput::Start, &mut effects);
     assert_eq!(alone.durable().standing, Standing::Formed(id(9)));
     assert_eq!(effects.last(), Some(&Effect::Formed));
 }
@@ -168,17 +168,20 @@ fn nothing_forms_while_one_member_is_unheard() {
 fn peers_hear_when_a_node_recovers_and_when_it_is_done() {
     let mut recovering = Formation::new(NodeId(1), blank(members(2)), id(1));
     let mut peer = Formation::new(NodeId(2), blank(members(2)), id(2));
-    peer.on(Input::Up { peer: NodeId(1) }, &mut Vec::new());
+    peer.on(FormationInput::Up { peer: NodeId(1) }, &mut Vec::new());
     for is_recovering in [true, false] {
         let mut effects = Vec::new();
-        recovering.on(Input::Recovering(is_recovering), &mut effects);
+        recovering.on(FormationInput::Recovering(is_recovering), &mut effects);
         assert_eq!(effects, [Effect::TellAll]);
-        recovering.on(Input::Recovering(is_recovering), &mut effects);
+        recovering.on(FormationInput::Recovering(is_recovering), &mut effects);
         assert_eq!(effects.len(), 1, "what has not changed is not told again");
         let bytes = recovering.status().to_bytes();
         let status = Status::from_bytes(&bytes).expect("a status comes back");
         assert_eq!(status, recovering.status());
-        peer.on(Input::Told { peer: NodeId(1), status: Box::new(status) }, &mut Vec::new());
+        peer.on(
+            FormationInput::StatusReceived { peer: NodeId(1), status: Box::new(status) },
+            &mut Vec::new(),
+        );
         assert_eq!(peer.recovering().contains(&NodeId(1)), is_recovering);
     }
 }
@@ -189,9 +192,12 @@ fn different_lists_are_named_and_form_nothing() {
     let theirs = vec![member(1), MemberAddress { client: "x:7".into(), ..member(2) }];
     let status = Status { members: theirs, ..Formation::status(&one) };
     let mut effects = Vec::new();
-    one.on(Input::Up { peer: NodeId(2) }, &mut effects);
+    one.on(FormationInput::Up { peer: NodeId(2) }, &mut effects);
     effects.clear();
-    one.on(Input::Told { peer: NodeId(2), status: Box::new(status) }, &mut effects);
+    one.on(
+        FormationInput::StatusReceived { peer: NodeId(2), status: Box::new(status) },
+        &mut effects,
+    );
     let [Effect::Complain { peer: NodeId(2), text }] = &effects[..] else { panic!("{effects:?}") };
     assert!(text.contains("only here 2=h:2 (h:2)") && text.contains("only there 2=x:7"), "{text}");
 }
@@ -211,9 +217,12 @@ fn different_databases_are_named_and_form_nothing() {
     let formed = Status { standing: Standing::Formed(id(7)), ..status.clone() };
     for status in [status, formed] {
         let mut effects = Vec::new();
-        one.on(Input::Up { peer: NodeId(2) }, &mut effects);
+        one.on(FormationInput::Up { peer: NodeId(2) }, &mut effects);
         effects.clear();
-        one.on(Input::Told { peer: NodeId(2), status: Box::new(status) }, &mut effects);
+        one.on(
+            FormationInput::StatusReceived { peer: NodeId(2), status: Box::new(status) },
+            &mut effects,
+        );
         let [Effect::Complain { text, .. }] = &effects[..] else { panic!("{effects:?}") };
         assert!(text.contains("database 0: protocol abd there, rmwpaxos here"), "{text}");
         assert_eq!(one.durable().standing, Standing::Empty);
@@ -226,12 +235,15 @@ fn limits_are_durable_before_they_count() {
     let limits = |size| Limits { max_value_size: size, ..Limits::default() };
     let durable = Durable { limits: [(NodeId(1), limits(9))].into(), ..blank(members(2)) };
     let mut one = Formation::new(NodeId(1), durable, id(1));
-    one.on(Input::Up { peer: NodeId(2) }, &mut Vec::new());
+    one.on(FormationInput::Up { peer: NodeId(2) }, &mut Vec::new());
     for (size, counts) in [(5, 5), (20, 9)] {
         let limits = [(NodeId(2), limits(size))].into();
         let status = Status { limits, ..Formation::status(&one) };
         let mut effects = Vec::new();
-        one.on(Input::Told { peer: NodeId(2), status: Box::new(status) }, &mut effects);
+        one.on(
+            FormationInput::StatusReceived { peer: NodeId(2), status: Box::new(status) },
+            &mut effects,
+        );
         let [Effect::Persist(durable), Effect::TellAll, Effect::Agree(agreed), ..] = &effects[..]
         else {
             panic!("{effects:?}")
@@ -257,17 +269,17 @@ fn raised_limit_waits_for_connected_members() {
     };
     // The peer remembers the former limit of this node, until it has heard the new one.
     for end in ["told", "down"] {
-        one.on(Input::Up { peer }, &mut Vec::new());
+        one.on(FormationInput::Up { peer }, &mut Vec::new());
         for (remembered, expected) in [(9, vec![9]), (9, vec![])] {
             let limits = [(own, limits(remembered)), (peer, limits(20))].into();
             let status = Status { limits, ..Formation::status(&one) };
             let mut effects = Vec::new();
-            one.on(Input::Told { peer, status: Box::new(status) }, &mut effects);
+            one.on(FormationInput::StatusReceived { peer, status: Box::new(status) }, &mut effects);
             assert_eq!(agreed(&effects), expected);
         }
         let input = match end {
-            "told" => Input::Told { peer, status: Box::new(one.status()) },
-            _ => Input::Down { peer },
+            "told" => FormationInput::StatusReceived { peer, status: Box::new(one.status()) },
+            _ => FormationInput::Down { peer },
         };
         let mut effects = Vec::new();
         one.on(input, &mut effects);
@@ -308,13 +320,13 @@ fn proposal_dropped_too_early_still_counts() {
     let [one, two, three] = [NodeId(1), NodeId(2), NodeId(3)];
     world.connect(two, three);
     world.deliver_all();
-    world.step(two, Input::Up { peer: one }, false);
+    world.step(two, FormationInput::Up { peer: one }, false);
     let status = Status {
         standing: Standing::Formed(id(70)),
         features: running_at(LOWEST),
         ..world.machines[&one].running.as_ref().map(Formation::status).expect("it runs")
     };
-    world.step(two, Input::Told { peer: one, status: Box::new(status) }, false);
+    world.step(two, FormationInput::StatusReceived { peer: one, status: Box::new(status) }, false);
     assert_eq!(world.standing(two), Standing::Formed(id(70)));
     // Node 3 hears the wiped proposer before the word of node 2 arrives.
     world.wipe(one);
@@ -372,8 +384,8 @@ fn rejoined_node_keeps_addresses_that_it_reached() {
             generations: BTreeMap::new(),
         };
         let peer = NodeId(peer);
-        one.on(Input::Up { peer }, &mut Vec::new());
-        one.on(Input::Told { peer, status: Box::new(status) }, &mut Vec::new());
+        one.on(FormationInput::Up { peer }, &mut Vec::new());
+        one.on(FormationInput::StatusReceived { peer, status: Box::new(status) }, &mut Vec::new());
     }
     assert_eq!(one.durable().standing, Standing::Rejoining(cluster));
     assert_eq!(one.durable().members, [member(1), typed(2), typed(3), member(4)]);
@@ -415,12 +427,15 @@ fn running_at(level: FeatureLevel) -> Features {
 #[test]
 fn level_is_durable_before_it_is_told() {
     let mut one = Formation::new(NodeId(1), blank(members(2)), id(1)).supporting(levels(2));
-    one.on(Input::Start, &mut Vec::new());
-    one.on(Input::Up { peer: NodeId(2) }, &mut Vec::new());
+    one.on(FormationInput::Start, &mut Vec::new());
+    one.on(FormationInput::Up { peer: NodeId(2) }, &mut Vec::new());
     let mut tell = |standing, features| {
         let status = Status { standing, features, ..Formation::status(&one) };
         let mut effects = Vec::new();
-        one.on(Input::Told { peer: NodeId(2), status: Box::new(status) }, &mut effects);
+        one.on(
+            FormationInput::StatusReceived { peer: NodeId(2), status: Box::new(status) },
+            &mut effects,
+        );
         effects
     };
     let running = |level, pledged| {

@@ -39,7 +39,7 @@ const KEPT_CAPACITY: usize = 64 << 10;
 /// stay far below it, with the longest single reply as well.
 const UNREAD_LEN_MAX: usize = 1 << 30;
 
-struct Slot {
+struct ClientSlot {
     id: SessionId,
     stream: TcpStream,
     session: Box<dyn Session>,
@@ -57,17 +57,17 @@ struct Slot {
     at_end: bool,
     /// The session stopped taking input for want of room.
     stalled: bool,
-    /// Its next request is a write that must wait: it is in the queue of those.
+    /// Its next request is a write that waits in `Clients::held`.
     held: bool,
     /// The socket takes no more for now.
     blocked: bool,
-    /// Is in the list of those with something to do in this turn.
+    /// Is listed in `Clients::busy`.
     listed: bool,
 }
 
 /// The origin of a request in flight.
 #[derive(Clone, Copy)]
-struct Pending {
+struct PendingRequest {
     slot: u32,
     id: SessionId,
     token: session::Token,
@@ -83,7 +83,7 @@ pub(crate) struct Clients {
     node_status: Arc<SharedNodeStatus>,
     factory: Arc<dyn SessionFactory>,
     token_base: usize,
-    slots: Vec<Option<Box<Slot>>>,
+    slots: Vec<Option<Box<ClientSlot>>>,
     free: Vec<u32>,
     /// Slots with something to read or write in this turn.
     busy: Vec<u32>,
@@ -95,7 +95,7 @@ pub(crate) struct Clients {
     pub(crate) shortage: Shortage,
     /// True while held writes take their turns.
     lets_write: bool,
-    pending: Vec<Pending>,
+    pending: Vec<PendingRequest>,
     pending_free: Vec<u32>,
     timers: BinaryHeap<Reverse<(Nanos, u32, SessionId)>>,
     /// As many steps of all sessions were taken of those that the node status counts.
@@ -163,7 +163,7 @@ impl Clients {
             self.free_slot(at);
             return;
         }
-        let slot = Box::new(Slot {
+        let slot = Box::new(ClientSlot {
             id: client.id,
             stream,
             session: self.factory.accept(client),
@@ -220,7 +220,7 @@ impl Clients {
             self.read_slot(at, &mut slot, scratch, routes);
             self.slots[at as usize] = Some(slot);
         }
-        // Those that have waited come first.
+        // Earlier clients come first.
         self.busy.rotate_left(count);
     }
 
@@ -233,7 +233,7 @@ impl Clients {
                 break;
             }
             let Some((at, id)) = self.held.pop_front() else { break };
-            let is_same = |slot: &mut Box<Slot>| slot.id == id;
+            let is_same = |slot: &mut Box<ClientSlot>| slot.id == id;
             if let Some(mut slot) = self.slots[at as usize].take_if(is_same) {
                 slot.held = false;
                 self.feed(at, &mut slot, &[], routes);
@@ -257,7 +257,13 @@ impl Clients {
         }
     }
 
-    fn read_slot(&mut self, at: u32, slot: &mut Slot, scratch: &mut [u8], routes: &mut Routes<'_>) {
+    fn read_slot(
+        &mut self,
+        at: u32,
+        slot: &mut ClientSlot,
+        scratch: &mut [u8],
+        routes: &mut Routes<'_>,
+    ) {
         if slot.can_go_on() {
             self.feed(at, slot, &[], routes);
         }
@@ -280,7 +286,7 @@ impl Clients {
     }
 
     /// Shows new input to the session, behind its untaken input.
-    fn feed(&mut self, at: u32, slot: &mut Slot, new: &[u8], routes: &mut Routes<'_>) {
+    fn feed(&mut self, at: u32, slot: &mut ClientSlot, new: &[u8], routes: &mut Routes<'_>) {
         slot.stalled = false;
         if slot.input.is_empty() {
             let taken = self.show(at, slot, new, routes);
@@ -299,7 +305,13 @@ impl Clients {
         slot.at_end |= slot.input.len() > INPUT_LEN_MAX;
     }
 
-    fn show(&mut self, at: u32, slot: &mut Slot, input: &[u8], routes: &mut Routes<'_>) -> usize {
+    fn show(
+        &mut self,
+        at: u32,
+        slot: &mut ClientSlot,
+        input: &[u8],
+        routes: &mut Routes<'_>,
+    ) -> usize {
         if slot.session.wants_close() {
             return input.len();
         }
@@ -323,7 +335,7 @@ impl Clients {
     fn step<T>(
         &mut self,
         at: u32,
-        slot: &mut Slot,
+        slot: &mut ClientSlot,
         routes: &mut Routes<'_>,
         with: impl FnOnce(&mut dyn Session, &mut SessionContext<'_>) -> T,
     ) -> T {
@@ -357,7 +369,7 @@ impl Clients {
         let weight = ask.what.write_weight();
         self.writes += weight;
         let write_weight = weight as u32;
-        let tag = self.tag(Pending { slot, id, token: ask.token, write_weight, turn: 0 });
+        let tag = self.tag(PendingRequest { slot, id, token: ask.token, write_weight, turn: 0 });
         let (shard, input) = match ask.what {
             Wanted::Run { database, key, command } => {
                 (key.shard(), Input::Request { tag, session: id, database, key, command })
@@ -373,14 +385,14 @@ impl Clients {
     }
 
     /// `worker u8, use of the place u24, place u32`.
-    fn tag(&mut self, new: Pending) -> Tag {
+    fn tag(&mut self, new: PendingRequest) -> Tag {
         let place = self.pending_free.pop().unwrap_or_else(|| {
             self.pending.push(new);
             self.pending.len() as u32 - 1
         });
         let pending = &mut self.pending[place as usize];
         let turn = (pending.turn + 1) & 0x00ff_ffff;
-        *pending = Pending { turn, ..new };
+        *pending = PendingRequest { turn, ..new };
         Tag((self.worker as u64) << 56 | u64::from(turn) << 32 | u64::from(place))
     }
 
@@ -401,7 +413,7 @@ impl Clients {
         self.pending[place as usize].turn = (pending.turn + 1) & 0x00ff_ffff;
         self.pending_free.push(place);
         self.writes -= pending.write_weight as usize;
-        let is_same = |slot: &mut Box<Slot>| slot.id == pending.id;
+        let is_same = |slot: &mut Box<ClientSlot>| slot.id == pending.id;
         let Some(mut slot) = self.slots[pending.slot as usize].take_if(is_same) else { return };
         slot.outstanding = slot.outstanding.saturating_sub(1);
         self.step(pending.slot, &mut slot, routes, |session, cx| {
@@ -410,7 +422,7 @@ impl Clients {
         self.slots[pending.slot as usize] = Some(slot);
     }
 
-    /// Sessions whose moment has come.
+    /// Steps the sessions whose timers are due.
     pub(crate) fn on_time(&mut self, routes: &mut Routes<'_>) {
         let steps = self.node_status.session_steps.load(Ordering::SeqCst);
         if std::mem::replace(&mut self.steps, steps) != steps {
@@ -421,7 +433,7 @@ impl Clients {
                 return;
             }
             self.timers.pop();
-            let is_same = |slot: &mut Box<Slot>| slot.id == id;
+            let is_same = |slot: &mut Box<ClientSlot>| slot.id == id;
             if let Some(mut slot) = self.slots[place as usize].take_if(is_same) {
                 self.step(place, &mut slot, routes, |session, cx| session.on_timer(cx));
                 self.slots[place as usize] = Some(slot);
@@ -429,7 +441,6 @@ impl Clients {
         }
     }
 
-    /// Something has changed for all sessions.
     fn step_all(&mut self, routes: &mut Routes<'_>) {
         let keep_alive = self.node_status.client_settings.tcp_keepalive();
         let is_new = std::mem::replace(&mut self.keep_alive, keep_alive) != keep_alive;
@@ -451,7 +462,7 @@ impl Clients {
     pub(crate) fn resume(&mut self, routes: &mut Routes<'_>) {
         for index in 0..self.busy.len() {
             let at = self.busy[index];
-            let is_ready = |slot: &mut Box<Slot>| slot.can_go_on() && !slot.input.is_empty();
+            let is_ready = |slot: &mut Box<ClientSlot>| slot.can_go_on() && !slot.input.is_empty();
             if let Some(mut slot) = self.slots[at as usize].take_if(is_ready) {
                 self.feed(at, &mut slot, &[], routes);
                 self.slots[at as usize] = Some(slot);
@@ -525,14 +536,14 @@ fn forget_written(out: &mut Vec<u8>, written: &mut usize) {
     }
 }
 
-fn list(busy: &mut Vec<u32>, slot: &mut Slot, at: u32) {
+fn list(busy: &mut Vec<u32>, slot: &mut ClientSlot, at: u32) {
     if !slot.listed {
         slot.listed = true;
         busy.push(at);
     }
 }
 
-impl Slot {
+impl ClientSlot {
     fn has_room(&self) -> bool {
         let has_room = self.outstanding < OUTSTANDING_MAX && self.out.len() < OUT_LEN_MAX;
         has_room && !self.session.is_full()
@@ -542,7 +553,6 @@ impl Slot {
         self.readable && !self.at_end && !self.stalled && !self.held && self.has_room()
     }
 
-    /// It can take more of the input that it has left.
     fn can_go_on(&self) -> bool {
         self.stalled && !self.held && self.has_room()
     }

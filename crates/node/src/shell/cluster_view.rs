@@ -8,7 +8,7 @@ use types::NodeId;
 
 use super::node_status::{Membership, SharedNodeStatus};
 use crate::status::{DatabaseFigures, MemberView, NodeStatus, Phase, WriteRefusal};
-use crate::summary::{State, Summary};
+use crate::summary::{NodeState, Summary};
 
 /// Without a link between workers, a member is down once it was silent for this long.
 const SILENT_MAX: Nanos = Nanos::from_secs(3);
@@ -21,12 +21,12 @@ const RECOVERY_LEFT: [&str; 3] = ["recovering_shards", "shards_recovering", "rec
 pub(crate) struct ClusterView {
     /// As it was sent last.
     own: Summary,
-    seen: BTreeMap<NodeId, Seen>,
+    seen: BTreeMap<NodeId, HeardPeer>,
 }
 
 /// A peer as it was heard last.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct HeardPeer {
     pub(crate) summary: Summary,
     pub(crate) heard_at: Nanos,
     pub(crate) round_trip: Option<Nanos>,
@@ -39,7 +39,7 @@ impl ClusterView {
         self.own = summary;
     }
 
-    pub(crate) fn set_seen(&mut self, peer: NodeId, seen: Seen) {
+    pub(crate) fn set_seen(&mut self, peer: NodeId, seen: HeardPeer) {
         self.seen.insert(peer, seen);
     }
 
@@ -99,13 +99,13 @@ impl ClusterView {
 
 /// The peer's last summary. Worker links stand only between members that have begun, so a summary
 /// from before that is out of date.
-fn current(seen: Option<&Seen>, is_linked: bool, is_recovering: bool) -> Option<Summary> {
+fn current(seen: Option<&HeardPeer>, is_linked: bool, is_recovering: bool) -> Option<Summary> {
     let summary = seen.map(|seen| seen.summary.clone());
-    let state = summary.as_ref().map_or(State::Forming, |summary| summary.state);
-    if !is_linked || !matches!(state, State::Forming | State::Joining) {
+    let state = summary.as_ref().map_or(NodeState::Forming, |summary| summary.state);
+    if !is_linked || !matches!(state, NodeState::Forming | NodeState::Joining) {
         return summary;
     }
-    let state = if is_recovering { State::Recovering } else { State::Ready };
+    let state = if is_recovering { NodeState::Recovering } else { NodeState::Ready };
     Some(Summary { state, remarks: Vec::new(), ..summary.unwrap_or_default() })
 }
 
@@ -148,15 +148,15 @@ fn recovery_left(status: &NodeStatus) -> u64 {
     RECOVERY_LEFT.into_iter().map(stat).sum()
 }
 
-pub(super) fn state(status: &NodeStatus) -> State {
+pub(super) fn state(status: &NodeStatus) -> NodeState {
     match status.phase {
-        Phase::Stopping => State::Stopping,
-        Phase::Forming { .. } => State::Forming,
-        Phase::Rejoining { .. } => State::Joining,
-        Phase::Formed if recovery_left(status) > 0 => State::Recovering,
-        Phase::Formed if status.loading => State::Loading,
-        Phase::Formed if status.ready => State::Ready,
-        Phase::Formed => State::NoQuorum,
+        Phase::Stopping => NodeState::Stopping,
+        Phase::Forming { .. } => NodeState::Forming,
+        Phase::Rejoining { .. } => NodeState::Joining,
+        Phase::Formed if recovery_left(status) > 0 => NodeState::Recovering,
+        Phase::Formed if status.loading => NodeState::Loading,
+        Phase::Formed if status.ready => NodeState::Ready,
+        Phase::Formed => NodeState::NoQuorum,
     }
 }
 
@@ -202,8 +202,8 @@ mod tests {
 
     #[test]
     fn linked_peer_is_not_shown_as_forming() {
-        let state = |state: Option<State>, is_linked, is_recovering| {
-            let seen = state.map(|state| Seen {
+        let state = |state: Option<NodeState>, is_linked, is_recovering| {
+            let seen = state.map(|state| HeardPeer {
                 summary: Summary { state, remarks: vec!["waits".into()], ..Summary::default() },
                 heard_at: Nanos::ZERO,
                 round_trip: None,
@@ -213,12 +213,12 @@ mod tests {
             summary.map(|summary| (summary.state, summary.remarks.len()))
         };
         assert_eq!(state(None, false, false), None);
-        assert_eq!(state(Some(State::Forming), false, false), Some((State::Forming, 1)));
-        for old in [None, Some(State::Forming), Some(State::Joining)] {
-            assert_eq!(state(old, true, false), Some((State::Ready, 0)));
-            assert_eq!(state(old, true, true), Some((State::Recovering, 0)));
+        assert_eq!(state(Some(NodeState::Forming), false, false), Some((NodeState::Forming, 1)));
+        for old in [None, Some(NodeState::Forming), Some(NodeState::Joining)] {
+            assert_eq!(state(old, true, false), Some((NodeState::Ready, 0)));
+            assert_eq!(state(old, true, true), Some((NodeState::Recovering, 0)));
         }
-        assert_eq!(state(Some(State::NoQuorum), true, false), Some((State::NoQuorum, 1)));
+        assert_eq!(state(Some(NodeState::NoQuorum), true, false), Some((NodeState::NoQuorum, 1)));
     }
 
     #[test]

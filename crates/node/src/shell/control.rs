@@ -29,11 +29,11 @@ use transport::{Acceptor, Network};
 use types::limits::ONCE_TIMEOUT_MAX;
 use types::{AmnesiaCount, NodeId, Positions, Update, Wire};
 
-use full_disk::{FullDisk, Write};
+use full_disk::{FullDisk, IdentityWrite};
 use links::Conn;
 use reach::Reach;
 use reports::Reports;
-use watch::{Members, Recovery};
+use watch::{Members, RecoveryWatch};
 use worker_links::WorkerLinks;
 
 use super::dialler::Dialler;
@@ -42,7 +42,7 @@ use super::media::{Media, Start};
 use super::node_status::{Membership, STOP_MAX, SharedNodeStatus};
 use super::record;
 use crate::events::event;
-use crate::formation::{Effect, Formation, Input as Told, Standing};
+use crate::formation::{Effect, Formation, FormationInput, Standing};
 use crate::session::SessionFactory;
 use crate::status::{CommandFacts, Phase};
 use crate::uptime::Keeper;
@@ -70,7 +70,7 @@ const LOOK_EVERY_RECOVERING: Nanos = Nanos::from_millis(250);
 const COMPLAINT_EVERY: Nanos = Nanos::from_secs(60);
 
 /// The parts that the control thread is made of.
-pub(crate) struct Parts {
+pub(crate) struct ControlParts {
     pub(crate) node_status: Arc<SharedNodeStatus>,
     pub(crate) poll: Poll,
     pub(crate) network: Box<dyn Network>,
@@ -114,7 +114,7 @@ pub(crate) struct Control {
     members: Members,
     /// Why links to members ended that were not yet reported as lost.
     reasons: BTreeMap<NodeId, String>,
-    recovery: Recovery,
+    recovery: RecoveryWatch,
     /// Whether there was a quorum at the last look, and since when. `None` until there is one.
     quorum: Option<(bool, Nanos)>,
     /// Members that are slow, by the thread that noticed.
@@ -134,9 +134,17 @@ pub(crate) struct Control {
 impl Control {
     /// # Errors
     /// When the acceptor cannot be waited for.
-    pub(crate) fn new(parts: Parts) -> std::io::Result<Control> {
-        let Parts {
-            node_status, poll, network, mut acceptor, formation, dir, media, update, ..
+    pub(crate) fn new(parts: ControlParts) -> std::io::Result<Control> {
+        let ControlParts {
+            node_status,
+            poll,
+            network,
+            mut acceptor,
+            formation,
+            dir,
+            media,
+            update,
+            ..
         } = parts;
         let (factory, mut rng) = (parts.factory, parts.rng);
         // Statistics for the reports to the other nodes.
@@ -172,7 +180,7 @@ impl Control {
             commands,
             members: Members::default(),
             reasons: BTreeMap::new(),
-            recovery: Recovery::default(),
+            recovery: RecoveryWatch::default(),
             quorum: None,
             slow: BTreeSet::new(),
             standing_at_start: Standing::Empty,
@@ -190,7 +198,7 @@ impl Control {
     /// Runs until the node stops. An error is a reason to stop the node.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         self.report_start();
-        self.tell(Told::Start)?;
+        self.tell(FormationInput::Start)?;
         self.unknocked = self.others().filter(|&peer| !self.dialler.dials(peer)).collect();
         self.knock();
         let mut events = Events::with_capacity(256);
@@ -281,7 +289,7 @@ impl Control {
         self.knock();
         self.dial_due(now);
         self.report_changes(now);
-        self.tell(Told::Recovering(self.node_status.is_recovering()))?;
+        self.tell(FormationInput::Recovering(self.node_status.is_recovering()))?;
         self.send_reports(now)
     }
 
@@ -293,12 +301,12 @@ impl Control {
         match result {
             Ok(()) => {
                 self.uptimes.on_saved(&save, now);
-                self.report_write(Write::Clocks, true);
+                self.report_write(IdentityWrite::Clocks, true);
             }
             // File systems that copy on write need room for it. A crash costs more until there is.
             Err(DataDirError::Full(_)) => {
                 self.uptimes.on_refused(now);
-                self.report_write(Write::Clocks, false);
+                self.report_write(IdentityWrite::Clocks, false);
             }
             Err(error) => return Err(error.to_string()),
         }
@@ -313,7 +321,7 @@ impl Control {
                 Ok(()) => Ok(()),
                 // The next start takes it for a crash.
                 Err(DataDirError::Full(_)) => {
-                    self.report_write(Write::Clocks, false);
+                    self.report_write(IdentityWrite::Clocks, false);
                     Ok(())
                 }
                 Err(error) => Err(error.to_string()),
@@ -360,7 +368,7 @@ impl Control {
         Ok(())
     }
 
-    fn tell(&mut self, told: Told) -> Result<(), String> {
+    fn tell(&mut self, told: FormationInput) -> Result<(), String> {
         let mut effects = Vec::new();
         self.formation.on(told, &mut effects);
         self.carry_out(effects)
@@ -380,9 +388,9 @@ impl Control {
             && let Some(Effect::Persist(durable)) = effects.first()
         {
             match record::write(&mut self.dir, durable) {
-                Ok(()) => self.report_write(Write::Notes, true),
+                Ok(()) => self.report_write(IdentityWrite::Notes, true),
                 Err(DataDirError::Full(_)) => {
-                    self.report_write(Write::Notes, false);
+                    self.report_write(IdentityWrite::Notes, false);
                     return Ok(false);
                 }
                 Err(error) => return Err(error.to_string()),
@@ -481,7 +489,7 @@ impl Control {
             &self.node_status.workers,
         );
         self.media = Some(media.map_err(|error| error.to_string())?);
-        self.tell(Told::Forgotten)
+        self.tell(FormationInput::Forgotten)
     }
 
     /// The node is a member: its workers begin.

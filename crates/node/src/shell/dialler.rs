@@ -12,7 +12,7 @@ use transport::handshake::CHANNEL_CONTROL;
 use types::NodeId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DialState {
     /// To be dialled at this time.
     Waiting(Nanos),
     /// An attempt is under way.
@@ -26,7 +26,7 @@ const DIALLED_AT_ONCE: usize = 2;
 /// Links that this node opens.
 #[derive(Debug)]
 pub(crate) struct Dialler {
-    links: BTreeMap<(NodeId, u16), (State, Backoff)>,
+    links: BTreeMap<(NodeId, u16), (DialState, Backoff)>,
     rng: Prng,
 }
 
@@ -34,7 +34,7 @@ impl Dialler {
     /// Starts with the control links to `peers`, all of which have higher ids.
     pub(crate) fn new(peers: impl Iterator<Item = NodeId>, rng: Prng) -> Dialler {
         let control =
-            |peer| ((peer, CHANNEL_CONTROL), (State::Waiting(Nanos::ZERO), Backoff::default()));
+            |peer| ((peer, CHANNEL_CONTROL), (DialState::Waiting(Nanos::ZERO), Backoff::default()));
         Dialler { links: peers.map(control).collect(), rng }
     }
 
@@ -42,7 +42,7 @@ impl Dialler {
     pub(crate) fn set_peers(&mut self, peers: &BTreeSet<NodeId>) {
         self.links.retain(|(peer, _), _| peers.contains(peer));
         for &peer in peers {
-            let new = (State::Waiting(Nanos::ZERO), Backoff::default());
+            let new = (DialState::Waiting(Nanos::ZERO), Backoff::default());
             self.links.entry((peer, CHANNEL_CONTROL)).or_insert(new);
         }
     }
@@ -54,7 +54,9 @@ impl Dialler {
             node != peer || channel == CHANNEL_CONTROL || channel < count
         });
         for channel in 0..count {
-            self.links.entry((peer, channel)).or_insert((State::Waiting(now), Backoff::default()));
+            self.links
+                .entry((peer, channel))
+                .or_insert((DialState::Waiting(now), Backoff::default()));
         }
     }
 
@@ -71,8 +73,9 @@ impl Dialler {
             let mut room = self.room(peer);
             for (&link, (state, _)) in self.links.range_mut((peer, 0)..=(peer, u16::MAX)) {
                 let is_control = link.1 == CHANNEL_CONTROL;
-                if matches!(*state, State::Waiting(at) if at <= now) && (is_control || room > 0) {
-                    *state = State::Dialling;
+                if matches!(*state, DialState::Waiting(at) if at <= now) && (is_control || room > 0)
+                {
+                    *state = DialState::Dialling;
                     room -= usize::from(!is_control);
                     due.push(link);
                 }
@@ -88,13 +91,13 @@ impl Dialler {
     /// Worker links to `peer` that may be dialled now.
     fn room(&self, peer: NodeId) -> usize {
         let links = self.links.range((peer, 0)..(peer, CHANNEL_CONTROL));
-        let dialling = links.filter(|(_, (state, _))| *state == State::Dialling).count();
+        let dialling = links.filter(|(_, (state, _))| *state == DialState::Dialling).count();
         DIALLED_AT_ONCE.saturating_sub(dialling)
     }
 
     pub(crate) fn succeeded(&mut self, peer: NodeId, channel: u16) {
         if let Some((state, backoff)) = self.links.get_mut(&(peer, channel)) {
-            *state = State::Standing;
+            *state = DialState::Standing;
             backoff.succeeded();
         }
     }
@@ -102,26 +105,26 @@ impl Dialler {
     /// An attempt failed or a link ended.
     pub(crate) fn failed(&mut self, peer: NodeId, channel: u16, now: Nanos) {
         if let Some((state, backoff)) = self.links.get_mut(&(peer, channel)) {
-            *state = State::Waiting(now + backoff.failed(&mut self.rng));
+            *state = DialState::Waiting(now + backoff.failed(&mut self.rng));
         }
     }
 
     /// The peer has just said that it is there: every link that waits is due.
     pub(crate) fn hurry(&mut self, peer: NodeId, now: Nanos) {
         for (_, link) in self.links.iter_mut().filter(|((node, _), _)| *node == peer) {
-            if matches!(link.0, State::Waiting(_)) {
-                *link = (State::Waiting(now), Backoff::default());
+            if matches!(link.0, DialState::Waiting(_)) {
+                *link = (DialState::Waiting(now), Backoff::default());
             }
         }
     }
 
     pub(crate) fn next_timer(&self) -> Option<Nanos> {
         let full: Vec<NodeId> = self.peers().filter(|&peer| self.room(peer) == 0).collect();
-        let at = |(link, (state, _)): (&(NodeId, u16), &(State, Backoff))| match *state {
+        let at = |(link, (state, _)): (&(NodeId, u16), &(DialState, Backoff))| match *state {
             // A link that has to wait for others is dialled when one of them ends or stands.
-            State::Waiting(_) if link.1 != CHANNEL_CONTROL && full.contains(&link.0) => None,
-            State::Waiting(at) => Some(at),
-            State::Dialling | State::Standing => None,
+            DialState::Waiting(_) if link.1 != CHANNEL_CONTROL && full.contains(&link.0) => None,
+            DialState::Waiting(at) => Some(at),
+            DialState::Dialling | DialState::Standing => None,
         };
         self.links.iter().filter_map(at).min()
     }

@@ -18,15 +18,15 @@ use types::{
 use super::clock::Clocks;
 use super::cluster_view::ClusterView;
 use super::mailbox::{ControlMail, Mail, Mailbox};
-use super::own_requests::{Answer, OwnRequests};
-use super::wrong_passwords::{Verdict, WrongPasswords};
+use super::own_requests::{OutcomeHandler, OwnRequests};
+use super::wrong_passwords::{LogDecision, WrongPasswords};
 use crate::client_settings::ClientSettings;
 use crate::config::{Durability, NodeConfig};
-use crate::events::{Event, Events, Level, event, lines_dropped};
+use crate::events::{EventLog, Level, NodeEvent, event, lines_dropped};
 use crate::formation::Durable;
 use crate::settings::Agreed;
 use crate::status::{
-    DatabaseFigures, Door, Facts, Measures, MemberStatus, MemberView, NodeStatus, Phase,
+    DatabaseFigures, Facts, Measures, MemberStatus, MemberView, NodeStatus, PasswordPort, Phase,
     WriteRefusal,
 };
 use crate::worker::Input;
@@ -74,7 +74,7 @@ pub(crate) struct SharedNodeStatus {
     /// Workers without requests in flight, during a stop.
     drained: AtomicUsize,
     warnings: Mutex<Warnings>,
-    events: Events,
+    events: EventLog,
     lacks_room: AtomicBool,
     wrong_passwords: Mutex<WrongPasswords>,
     failed: AtomicBool,
@@ -138,7 +138,7 @@ impl SharedNodeStatus {
             stopping: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
             warnings: Mutex::default(),
-            events: Events::default(),
+            events: EventLog::default(),
             lacks_room: AtomicBool::new(false),
             wrong_passwords: Mutex::default(),
             failed: AtomicBool::new(false),
@@ -156,7 +156,13 @@ impl SharedNodeStatus {
     ///
     /// # Panics
     /// If the database is one of users.
-    pub(crate) fn ask(&self, database: Database, key: &[u8], command: Command, answer: Answer) {
+    pub(crate) fn ask(
+        &self,
+        database: Database,
+        key: &[u8],
+        command: Command,
+        answer: OutcomeHandler,
+    ) {
         assert!(!database.is_of_users(), "registers of users change through sessions");
         let Some(positions) = self.positions.get() else { return answer(Outcome::Loading) };
         let key = positions.key(key);
@@ -221,7 +227,7 @@ impl SharedNodeStatus {
         fields: Vec<(&'static str, String)>,
     ) {
         let at = self.clocks.look().unix;
-        self.events.add(Event { at, level, target, message, fields });
+        self.events.add(NodeEvent { at, level, target, message, fields });
     }
 
     /// Logs damage, at a bounded rate. Of a burst one line is kept as an event, so that others are
@@ -503,16 +509,16 @@ impl Facts for SharedNodeStatus {
         Some(self.clocks.now())
     }
 
-    fn events(&self) -> Vec<Event> {
+    fn events(&self) -> Vec<NodeEvent> {
         self.events.all()
     }
 
-    fn note_wrong_password(&self, from: IpAddr, door: Door) {
+    fn note_wrong_password(&self, from: IpAddr, door: PasswordPort) {
         let verdict = lock(&self.wrong_passwords).note(self.clocks.now(), from);
-        let Verdict::Line { suppressed } = verdict else { return };
+        let LogDecision::Line { suppressed } = verdict else { return };
         let port = match door {
-            Door::Clients => "clients",
-            Door::Admin => "admin",
+            PasswordPort::Clients => "clients",
+            PasswordPort::Admin => "admin",
         };
         let addr = from.to_string();
         if suppressed == 0 {

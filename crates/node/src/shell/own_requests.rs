@@ -18,23 +18,23 @@ pub(super) const NO_WORKER: usize = 0xff;
 const _: () = assert!(WORKERS_MAX <= NO_WORKER);
 
 /// Takes the outcome of a request, on the thread of a worker: it must not wait.
-pub(crate) type Answer = Box<dyn FnOnce(Outcome) + Send>;
+pub(crate) type OutcomeHandler = Box<dyn FnOnce(Outcome) + Send>;
 
 /// The requests that wait for their outcome.
 #[derive(Default)]
 pub(crate) struct OwnRequests {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingRequests>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingRequests {
     last: u64,
-    answers: BTreeMap<Tag, Answer>,
+    answers: BTreeMap<Tag, OutcomeHandler>,
 }
 
 impl OwnRequests {
     /// The tag of a new request; its answer comes back where there are too many.
-    pub(super) fn add(&self, answer: Answer) -> Result<Tag, Answer> {
+    pub(super) fn add(&self, answer: OutcomeHandler) -> Result<Tag, OutcomeHandler> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.answers.len() >= WAITING_MAX {
             return Err(answer);
@@ -65,7 +65,7 @@ mod tests {
     fn waiting_requests_are_bounded() {
         let (sender, heard) = mpsc::channel();
         let requests = OwnRequests::default();
-        let answer = || -> Answer {
+        let answer = || -> OutcomeHandler {
             let sender = sender.clone();
             Box::new(move |outcome| sender.send(outcome).expect("the test listens"))
         };

@@ -50,7 +50,7 @@ impl Slowness {
     }
 }
 
-struct Link {
+struct PeerLink {
     serial: u64,
     channel: u16,
     peer: Hello,
@@ -72,8 +72,8 @@ struct Link {
 }
 
 /// The links of one worker.
-pub(crate) struct Peers {
-    links: Vec<Option<Link>>,
+pub(crate) struct PeerLinks {
+    links: Vec<Option<PeerLink>>,
     /// Token of the first link; the others follow.
     token_base: usize,
     /// The longest duration of a request. Frames that waited so long for a slow peer are useless
@@ -90,13 +90,13 @@ pub(crate) struct Peers {
     last_round_trips: BTreeMap<NodeId, Nanos>,
 }
 
-impl Peers {
+impl PeerLinks {
     pub(crate) fn new(
         token_base: usize,
         patience: Nanos,
         control: Arc<Mailbox<ControlMail>>,
-    ) -> Peers {
-        Peers {
+    ) -> PeerLinks {
+        PeerLinks {
             links: Vec::new(),
             token_base,
             patience,
@@ -115,7 +115,7 @@ impl Peers {
     pub(crate) fn add(&mut self, registry: &Registry, new: NewLink, routes: &mut Routes<'_>) {
         let NewLink { serial, channel, peer, mut pipe, connection, payloads } = new;
         let node = peer.node;
-        let same = |link: &Link| link.peer.node == node && link.channel == channel;
+        let same = |link: &PeerLink| link.peer.node == node && link.channel == channel;
         let old = self.links.iter().position(|link| link.as_ref().is_some_and(same));
         if let Some(at) = old {
             self.drop_link(registry, at, routes.inputs);
@@ -131,7 +131,7 @@ impl Peers {
         let (incarnation, amnesia) = (peer.incarnation, peer.amnesia);
         routes.inputs.push(Input::PeerUp { node, incarnation, amnesia });
         payloads.into_iter().for_each(|bytes| routes.send_frame(node, peer.workers, bytes));
-        let link = Link {
+        let link = PeerLink {
             serial,
             channel,
             peer,
@@ -215,7 +215,8 @@ impl Peers {
         frame: &[u8],
         inputs: &mut Vec<Input>,
     ) {
-        let is_to = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.peer.node == to);
+        let is_to =
+            |link: &Option<PeerLink>| link.as_ref().is_some_and(|link| link.peer.node == to);
         let Some(at) = self.links.iter().position(is_to) else { return };
         let link = self.links[at].as_mut().expect("a link was found there");
         let mut sent = link.send(now, frame);
@@ -260,7 +261,7 @@ impl Peers {
     }
 
     pub(crate) fn next_timer(&self, is_clogged: bool) -> Option<Nanos> {
-        let timer = |link: &Link| {
+        let timer = |link: &PeerLink| {
             let waiting = link.connection.waits_since().filter(|_| is_clogged);
             let timer = link.connection.next_timer();
             waiting.map_or(timer, |since| timer.min(since + self.patience))
@@ -338,7 +339,7 @@ impl Peers {
     }
 }
 
-impl Link {
+impl PeerLink {
     /// How many bytes were read; an error is the end of the link.
     fn read(
         &mut self,

@@ -18,7 +18,7 @@ use super::clock::Moment;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::node_status::SharedNodeStatus;
 use super::own_requests::NO_WORKER;
-use super::peers::{Peers, Slowness};
+use super::peers::{PeerLinks, Slowness};
 use super::routes::Routes;
 use super::write_window::WriteWindow;
 use crate::config::Durability;
@@ -98,7 +98,7 @@ pub(crate) struct WorkerThread {
     factory: Arc<dyn SessionFactory>,
     worker: Option<Box<Worker>>,
     clients: Clients,
-    peers: Peers,
+    peers: PeerLinks,
     inputs: Vec<Input>,
     /// As many of them make a turn.
     turn_inputs: usize,
@@ -145,7 +145,7 @@ impl WorkerThread {
         let clients =
             Clients::new(index, TOKEN_CLIENTS, Arc::clone(&node_status), Arc::clone(&factory));
         let patience = Nanos::from_millis(node_status.config.request_timeout.0);
-        let peers = Peers::new(TOKEN_PEERS, patience, Arc::clone(&node_status.control));
+        let peers = PeerLinks::new(TOKEN_PEERS, patience, Arc::clone(&node_status.control));
         WorkerThread {
             index,
             mailbox,
@@ -283,7 +283,7 @@ impl WorkerThread {
         self.look_at_room();
         // Read all input first: a peer with unread input is not silent.
         let is_due =
-            |peers: &Peers| peers.next_timer(self.is_clogged).is_some_and(|at| at <= self.now);
+            |peers: &PeerLinks| peers.next_timer(self.is_clogged).is_some_and(|at| at <= self.now);
         if std::mem::take(&mut self.fired) || is_due(&self.peers) {
             self.take_events()?;
         }

@@ -22,7 +22,7 @@ pub(super) struct WrongPasswords {
 
 /// The log entry for one wrong password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum LogDecision {
     /// A line. So many before it had none.
     Line {
         suppressed: u64,
@@ -31,7 +31,7 @@ pub(super) enum Verdict {
 }
 
 impl WrongPasswords {
-    pub(super) fn note(&mut self, now: Nanos, from: IpAddr) -> Verdict {
+    pub(super) fn note(&mut self, now: Nanos, from: IpAddr) -> LogDecision {
         self.total += 1;
         if self.since.is_none_or(|since| now >= since + SECOND) {
             self.since = Some(now);
@@ -39,9 +39,9 @@ impl WrongPasswords {
         }
         if self.lines.len() >= LINES_MAX || !self.lines.insert(from) {
             self.suppressed += 1;
-            return Verdict::Silence;
+            return LogDecision::Silence;
         }
-        Verdict::Line { suppressed: std::mem::take(&mut self.suppressed) }
+        LogDecision::Line { suppressed: std::mem::take(&mut self.suppressed) }
     }
 
     /// How many had no line, once the second that they came in is over.
@@ -67,18 +67,19 @@ mod tests {
     fn an_address_has_one_line_per_second() {
         let mut wrong = WrongPasswords::default();
         let at = |millis: u64| Nanos::from_millis(1 + millis);
-        assert_eq!(wrong.note(at(0), address(1)), Verdict::Line { suppressed: 0 });
-        assert_eq!(wrong.note(at(1), address(1)), Verdict::Silence);
-        assert_eq!(wrong.note(at(2), address(2)), Verdict::Line { suppressed: 1 });
-        assert_eq!(wrong.note(at(1_000), address(1)), Verdict::Line { suppressed: 0 });
+        assert_eq!(wrong.note(at(0), address(1)), LogDecision::Line { suppressed: 0 });
+        assert_eq!(wrong.note(at(1), address(1)), LogDecision::Silence);
+        assert_eq!(wrong.note(at(2), address(2)), LogDecision::Line { suppressed: 1 });
+        assert_eq!(wrong.note(at(1_000), address(1)), LogDecision::Line { suppressed: 0 });
         assert_eq!(wrong.total(), 4);
     }
 
     #[test]
     fn all_addresses_share_a_few_lines() {
         let mut wrong = WrongPasswords::default();
-        let lines = (0..100)
-            .filter(|&last| wrong.note(Nanos::from_millis(1), address(last)) != Verdict::Silence);
+        let lines = (0..100).filter(|&last| {
+            wrong.note(Nanos::from_millis(1), address(last)) != LogDecision::Silence
+        });
         assert_eq!(lines.count(), LINES_MAX);
         assert_eq!(wrong.take_suppressed(Nanos::from_millis(500)), None, "the second lasts");
         assert_eq!(wrong.take_suppressed(Nanos::from_millis(1_001)), Some(96));

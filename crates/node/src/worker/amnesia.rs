@@ -10,7 +10,7 @@ use base::sometimes;
 use types::{AmnesiaCount, Incarnation, NodeId};
 
 use super::Worker;
-use super::shared::Shared;
+use super::worker_state::WorkerState;
 use crate::engine::Signal;
 
 /// Whether this worker waits for an amnesia count to be raised.
@@ -63,7 +63,7 @@ impl AmnesiaHold {
     }
 }
 
-impl Shared {
+impl WorkerState {
     pub(crate) fn discover_amnesia(&mut self) {
         self.hold.discover(self.me().amnesia);
     }

@@ -20,7 +20,7 @@ use types::key::SHARDS;
 use types::{Key, Shard};
 
 use super::Worker;
-use super::shared::Shared;
+use super::worker_state::WorkerState;
 use crate::status::DatabaseFigures;
 
 /// Keys after which a worker counts no further.
@@ -123,7 +123,6 @@ impl Census {
         self.covered == self.whole
     }
 
-    /// True while more should be counted.
     pub(crate) fn wants_more(&self) -> bool {
         !self.is_done() && self.sums.keys < SAMPLE
     }
@@ -204,12 +203,10 @@ impl Counting {
         Counting { is_on, is_under_way: false, at: now }
     }
 
-    /// When the next step is due.
-    pub(super) fn next(&self, shared: &Shared) -> Option<Nanos> {
+    pub(super) fn next(&self, shared: &WorkerState) -> Option<Nanos> {
         (self.is_on && !self.is_under_way && shared.census_wanted).then_some(self.at)
     }
 
-    /// A step is over.
     fn end(&mut self, now: Nanos, pause: Nanos) {
         self.is_under_way = false;
         // Never within the same turn: a store that answers at once would be asked for ever.
@@ -238,7 +235,6 @@ impl Worker {
         self.counting.is_under_way = true;
     }
 
-    /// Storage answered a step.
     pub(super) fn on_counted(&mut self, records: usize, is_taken: bool) {
         let pause = match is_taken {
             true => Nanos(PAUSE.0 * (PAUSE_RECORDS + records as u64)),

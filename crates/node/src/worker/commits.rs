@@ -12,14 +12,14 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Batches of one store, from the event-loop iteration that submits a batch to the one that learns
 /// of its end.
 #[derive(Debug, Default)]
-pub(crate) struct Commits {
+pub(crate) struct CommitTimes {
     in_flight: VecDeque<(Ticket, Nanos)>,
     /// When the batches that became durable within the current iteration were submitted.
     ended_at_once: Vec<Nanos>,
     latency: Histogram,
 }
 
-impl Commits {
+impl CommitTimes {
     pub(crate) fn submitted(&mut self, ticket: Ticket, now: Nanos) {
         if self.in_flight.len() < IN_FLIGHT_MAX {
             self.in_flight.push_back((ticket, now));
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn one_completion_ends_all_batches_before_it() {
-        let mut commits = Commits::default();
+        let mut commits = CommitTimes::default();
         for ticket in 1..=3 {
             commits.submitted(Ticket(ticket), Nanos(ticket * MS));
         }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_batch_durable_at_once_takes_one_iteration() {
-        let mut commits = Commits::default();
+        let mut commits = CommitTimes::default();
         commits.submitted(Ticket(1), Nanos(MS));
         commits.durable(Ticket(1), Nanos(MS));
         assert_eq!(commits.latency().count(), 0);
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn batches_in_flight_are_bounded() {
-        let mut commits = Commits::default();
+        let mut commits = CommitTimes::default();
         for ticket in 1..=2 * IN_FLIGHT_MAX as u64 {
             commits.submitted(Ticket(ticket), Nanos::ZERO);
         }

@@ -48,7 +48,6 @@ impl<T> DurabilityQueue<T> {
         Some(batch)
     }
 
-    /// Drops those that are not to be kept.
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         for (_, batch) in &mut self.batches {
             batch.retain(&keep);
@@ -56,7 +55,7 @@ impl<T> DurabilityQueue<T> {
         self.len = self.batches.iter().map(|(_, batch)| batch.len()).sum();
     }
 
-    /// Takes back an emptied batch for its memory.
+    /// Keeps the memory of an emptied batch for reuse.
     pub(crate) fn recycle(&mut self, batch: Vec<T>) {
         assert!(batch.is_empty(), "{} effects of a durable batch were not released", batch.len());
         if self.spare.len() < SPARE_MAX {

@@ -8,10 +8,10 @@ use protocols::{Effects, Message, Protocol, Send, Touches};
 use storage::Room;
 use types::{NodeId, Outcome, Shard, Tag, Ticket};
 
-use super::shared::Shared;
-use crate::engine::{EngineOf, Work};
+use super::worker_state::WorkerState;
+use crate::engine::{EngineOf, EngineWork};
 
-/// Effects of a database that may wait for a store that has no room, and may never get any.
+/// Queued effects of a database at most, while its store has no room.
 const QUEUED_MAX: usize = 1 << 20;
 
 /// An effect that waits for a ticket.
@@ -22,8 +22,8 @@ pub(crate) enum QueuedEffect<M> {
 }
 
 impl<P: Protocol> EngineOf<P> {
-    /// Carries out the effects of the step that just ran.
-    pub(crate) fn apply_effects(&mut self, shared: &mut Shared) {
+    /// Applies the effects of the step that just ran.
+    pub(crate) fn apply_effects(&mut self, shared: &mut WorkerState) {
         if !self.fx.sends.is_empty() {
             self.apply_sends(shared);
         }
@@ -38,7 +38,7 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    fn apply_sends(&mut self, shared: &mut Shared) {
+    fn apply_sends(&mut self, shared: &mut WorkerState) {
         let (open, durable) = {
             let state = &shared.stores[self.store];
             (state.open, state.durable)
@@ -61,7 +61,7 @@ impl<P: Protocol> EngineOf<P> {
         self.fx.sends = sends;
     }
 
-    fn apply_outcomes(&mut self, shared: &mut Shared) {
+    fn apply_outcomes(&mut self, shared: &mut WorkerState) {
         let durable = shared.stores[self.store].durable;
         for (tag, outcome, after) in self.fx.outcomes.drain(..) {
             if after <= durable {
@@ -72,11 +72,11 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    fn apply_rare_effects(&mut self, shared: &mut Shared) {
+    fn apply_rare_effects(&mut self, shared: &mut WorkerState) {
         for (tag, outcome, until) in self.fx.lease_reads.drain(..) {
             shared.reply_under_lease(tag, outcome, until);
         }
-        self.inner.extend(self.fx.emits.drain(..).map(Work::Emit));
+        self.inner.extend(self.fx.emits.drain(..).map(EngineWork::Emit));
         shared.suspects.append(&mut self.fx.suspects);
         if let Some(violation) = self.fx.violation.take() {
             shared.fail(format!("database {}: {}: {}", self.database, P::NAME, violation.0));
@@ -101,14 +101,14 @@ impl<P: Protocol> EngineOf<P> {
         for shard in std::mem::take(&mut self.fx.recovered) {
             self.start_clearing(shared, shard);
         }
-        self.inner.extend(self.fx.scans.drain(..).map(Work::Scan));
+        self.inner.extend(self.fx.scans.drain(..).map(EngineWork::Scan));
     }
 
     /// Sends a durable message: into the peer's frame, or back to this engine.
-    fn leave(&mut self, shared: &mut Shared, to: NodeId, message: P::Message) {
+    fn leave(&mut self, shared: &mut WorkerState, to: NodeId, message: P::Message) {
         if to == shared.peers.me() {
             shared.counters.messages_looped += 1;
-            self.inner.push_back(Work::Peer { from: shared.me(), message, len: 0 });
+            self.inner.push_back(EngineWork::Peer { from: shared.me(), message, len: 0 });
             return;
         }
         let shard = match message.touches() {
@@ -131,7 +131,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     /// Releases the effects that wait for tickets up to `durable`.
-    pub(crate) fn release(&mut self, shared: &mut Shared, durable: Ticket) {
+    pub(crate) fn release(&mut self, shared: &mut WorkerState, durable: Ticket) {
         while let Some(mut batch) = self.durability_queue.pop_durable(durable) {
             for effect in batch.drain(..) {
                 match effect {

@@ -5,7 +5,7 @@
 
 use types::limits::SPACES;
 
-use super::shared::Shared;
+use super::worker_state::WorkerState;
 use crate::engine::Engine;
 
 const _: () = assert!(SPACES <= u64::BITS as usize, "an engine is a bit of a word");
@@ -36,18 +36,18 @@ impl Engines {
         self.all.len()
     }
 
-    /// All of them, to look at.
+    /// All engines, for inspection.
     pub(super) fn all(&self) -> &[Box<dyn Engine>] {
         &self.all
     }
 
-    /// Those whose storage is memory too.
+    /// Engines with volatile storage.
     pub(super) fn packing(&self) -> impl Iterator<Item = usize> + use<> {
         bits(self.packing)
     }
 
-    /// The engine that something is to be done with.
-    pub(super) fn wake(&mut self, index: usize, shared: &Shared) -> &mut dyn Engine {
+    /// Wakes an engine for work.
+    pub(super) fn wake(&mut self, index: usize, shared: &WorkerState) -> &mut dyn Engine {
         let is_awake = self.awake >> index & 1 == 1;
         let engine = &mut *self.all[index];
         if !is_awake {
@@ -58,12 +58,11 @@ impl Engines {
         engine
     }
 
-    /// Those that may have something to do.
+    /// Awake engines.
     pub(super) fn awake(&self) -> impl Iterator<Item = &Box<dyn Engine>> {
         bits(self.awake).map(|index| &self.all[index])
     }
 
-    /// The same, to do it.
     pub(super) fn awake_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Engine>> {
         let (mut left, mut from) = (&mut self.all[..], 0);
         bits(self.awake).map(move |index| {
@@ -91,7 +90,7 @@ impl Engines {
     }
 }
 
-/// Places of the bits that are set, the lowest first.
+/// The set bits, the lowest first.
 fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lowest = (set != 0).then(|| set.trailing_zeros() as usize);

@@ -26,7 +26,7 @@ const EVICTED_REGISTERS: usize = 4096;
 /// chance.
 const EVICTED_PARTS: usize = 4;
 
-/// One of so many bytes is for registers, however much stores hold.
+/// Registers keep at least this fraction of the memory, however much stores hold.
 const KEPT_PART: usize = 8;
 
 /// Time in which the packing hand goes round: a register that was not used for so long leaves
@@ -110,7 +110,7 @@ impl Worker {
         u8::try_from(usize::from(shard) + self.shared.workers).ok()
     }
 
-    /// Lets the idle registers of the next shard go to where they take less memory.
+    /// Moves the idle registers of the next shard to storage, where they take less memory.
     pub(super) fn pack(&mut self) {
         if self.next_packing().is_none_or(|at| self.shared.now < at) {
             return;

@@ -7,10 +7,10 @@ use types::NodeId;
 
 use super::Worker;
 use crate::engine::Signal;
-use crate::frame_payload::{self, Header, Messages, RawMessage};
+use crate::frame_payload::{self, FrameHeader, Messages, RawMessage};
 
 /// Messages handed to an engine at a time.
-type Batch<'a> = SmallVec<[RawMessage<'a>; WARMED]>;
+type MessageBatch<'a> = SmallVec<[RawMessage<'a>; WARMED]>;
 
 impl Worker {
     pub(super) fn on_frame(&mut self, from: NodeId, frame: &[u8]) {
@@ -39,7 +39,7 @@ impl Worker {
 
     /// [Michael et al., DISC 2017] Takes the newest of both crash vectors before anything of the
     /// frame is believed.
-    fn merge_crash_vector(&mut self, header: &Header<'_>) {
+    fn merge_crash_vector(&mut self, header: &FrameHeader<'_>) {
         let mut grew = self.shared.learn(header.sender, header.incarnation, header.amnesia);
         for (node, amnesia) in header.crash_vector() {
             grew |= self.shared.learn(node, types::Incarnation(0), amnesia);
@@ -53,7 +53,7 @@ impl Worker {
         // Parts for other workers; there are few of those, and only when peers run another number
         // of workers.
         let mut parts: Vec<(usize, Vec<u8>)> = Vec::new();
-        let mut batch = Batch::new();
+        let mut batch = MessageBatch::new();
         for message in messages {
             let Ok(message) = message else {
                 self.shared.counters.frames_malformed += 1;
@@ -86,7 +86,7 @@ impl Worker {
     }
 
     /// Messages of one database.
-    fn hand_over_batch(&mut self, from: Peer, batch: &mut Batch<'_>) {
+    fn hand_over_batch(&mut self, from: Peer, batch: &mut MessageBatch<'_>) {
         let Some(first) = batch.first() else { return };
         let malformed = match self.engine_of(first.database) {
             Some(engine) => {

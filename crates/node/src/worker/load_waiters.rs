@@ -12,7 +12,7 @@ use types::{Key, Shard};
 
 /// An event whose memory is bounded while it waits.
 pub(crate) trait Waiter {
-    /// Bytes of the peer's message in it.
+    /// Bytes of the peer's message, if it is one.
     fn len(&self) -> usize;
 }
 
@@ -43,7 +43,6 @@ impl<T> Default for LoadWaiters<T> {
 }
 
 impl<T: Waiter> LoadWaiters<T> {
-    /// Events waiting.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -80,7 +79,7 @@ impl<T: Waiter> LoadWaiters<T> {
         self.shards.entry(shard).or_default().push_back(item);
     }
 
-    /// Notes that a register which is being read was written meanwhile.
+    /// Notes a write of a register that is being loaded.
     pub(crate) fn supersede(&mut self, key: &Key) {
         if !self.keys.is_empty()
             && let Some(waiting) = self.keys.get_mut(key)
@@ -89,7 +88,7 @@ impl<T: Waiter> LoadWaiters<T> {
         }
     }
 
-    /// True once if the answer to the read of `key` cannot be believed.
+    /// True once if the load of `key` may return an older record.
     pub(crate) fn take_superseded(&mut self, key: &Key) -> bool {
         self.keys.get_mut(key).is_some_and(|waiting| std::mem::take(&mut waiting.is_superseded))
     }

@@ -22,7 +22,7 @@ const SPARE_MAX: usize = 64;
 const SPARE_LEN_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
-struct Peer {
+struct PeerFrames {
     node: NodeId,
     /// The header's place and the messages so far; empty when there are none.
     open: Vec<u8>,
@@ -32,15 +32,17 @@ struct Peer {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     /// In the order of the cluster's nodes, without this one.
-    peers: Vec<Peer>,
+    peers: Vec<PeerFrames>,
     sealed: Vec<(NodeId, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
 }
 
 impl Outbox {
     pub(crate) fn new(nodes: &Peers) -> Outbox {
-        let peers =
-            nodes.others().map(|node| Peer { node, open: Vec::new(), sealed_len: 0 }).collect();
+        let peers = nodes
+            .others()
+            .map(|node| PeerFrames { node, open: Vec::new(), sealed_len: 0 })
+            .collect();
         Outbox { peers, sealed: Vec::new(), spare: Vec::new() }
     }
 
@@ -80,14 +82,13 @@ impl Outbox {
         self.sealed.push((peer.node, frame));
     }
 
-    /// Ends every open frame under the crash_vector known now.
+    /// Ends every open frame with the present crash vector.
     pub(crate) fn seal_all(&mut self, epoch: Epoch, nodes: &Peers) {
         for index in 0..self.peers.len() {
             self.seal(epoch, nodes, index);
         }
     }
 
-    /// Hands over all frames.
     pub(crate) fn take(
         &mut self,
         epoch: Epoch,

@@ -10,8 +10,8 @@ use protocols::{Protocol, Touches};
 use storage::{Load, Place};
 use types::{Key, Shard, Ticket, Wire};
 
-use super::shared::Shared;
-use crate::engine::{EngineOf, UNENCODED_LEN, Work};
+use super::worker_state::WorkerState;
+use crate::engine::{EngineOf, EngineWork, UNENCODED_LEN};
 
 /// The load that an event waits for.
 enum Missing {
@@ -35,13 +35,13 @@ enum ClearingStep {
     Changed,
     /// The recovered records are durable with this ticket.
     Written(Ticket),
-    /// Storage was told, and knows after this ticket.
+    /// Storage knows of the recovery after this ticket.
     Told(Ticket),
 }
 
 impl<P: Protocol> EngineOf<P> {
     /// Runs an event now, or makes it wait until its register or shard is resident.
-    pub(crate) fn admit(&mut self, shared: &mut Shared, work: Work<P>) {
+    pub(crate) fn admit(&mut self, shared: &mut WorkerState, work: EngineWork<P>) {
         match self.missing(shared, work.touches()) {
             Missing::Nothing => self.run_work(shared, work),
             Missing::Shard(shard) => self.load_waiters.push_shard(shard, work),
@@ -70,7 +70,7 @@ impl<P: Protocol> EngineOf<P> {
             && key.is_none_or(|key| self.cache.touch(key))
     }
 
-    fn missing(&mut self, shared: &mut Shared, touches: Touches<'_>) -> Missing {
+    fn missing(&mut self, shared: &mut WorkerState, touches: Touches<'_>) -> Missing {
         let (shard, key) = match touches {
             Touches::Key(key) => (key.shard(), Some(key)),
             Touches::Shard(shard) => (shard, None),
@@ -94,7 +94,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     /// True when the shard's fields are resident now.
-    fn load_meta(&mut self, shared: &mut Shared, shard: Shard) -> bool {
+    fn load_meta(&mut self, shared: &mut WorkerState, shard: Shard) -> bool {
         if self.load_waiters.has_shard(shard) {
             return false;
         }
@@ -106,7 +106,7 @@ impl<P: Protocol> EngineOf<P> {
         self.take_meta(shared, shard, load)
     }
 
-    fn take_meta(&mut self, shared: &mut Shared, shard: Shard, load: Load) -> bool {
+    fn take_meta(&mut self, shared: &mut WorkerState, shard: Shard, load: Load) -> bool {
         let meta = match load {
             Load::Pending => return false,
             Load::Found(bytes) => P::Meta::from_bytes(&bytes).ok(),
@@ -115,7 +115,7 @@ impl<P: Protocol> EngineOf<P> {
         };
         match meta {
             Some(meta) => self.fill_meta(shared, shard, meta),
-            // That the shard was forgotten is known, and the amnesia count was raised for it.
+            // The amnesia count was raised for this shard.
             None if self.cache.is_forgotten(shard) => {
                 self.metas.fill(shard, P::Meta::default());
                 self.with_context(shared, Some(shard), |protocol, cx| {
@@ -133,32 +133,32 @@ impl<P: Protocol> EngineOf<P> {
         true
     }
 
-    fn fill_meta(&mut self, shared: &mut Shared, shard: Shard, meta: P::Meta) {
+    fn fill_meta(&mut self, shared: &mut WorkerState, shard: Shard, meta: P::Meta) {
         self.metas.fill(shard, meta);
         self.with_context(shared, Some(shard), |protocol, cx| protocol.on_meta_loaded(cx, shard));
     }
 
-    pub(crate) fn on_meta_loaded(&mut self, shared: &mut Shared, shard: Shard, load: Load) {
+    pub(crate) fn on_meta_loaded(&mut self, shared: &mut WorkerState, shard: Shard, load: Load) {
         if self.metas.is_resident(shard) || self.take_meta(shared, shard, load) {
             self.resume_shard(shared, shard);
         }
     }
 
-    fn resume_shard(&mut self, shared: &mut Shared, shard: Shard) {
+    fn resume_shard(&mut self, shared: &mut WorkerState, shard: Shard) {
         for work in self.load_waiters.take_shard(shard) {
             self.admit(shared, work);
         }
     }
 
     /// True when the register is resident now.
-    fn load_register(&mut self, shared: &mut Shared, key: &Key) -> bool {
+    fn load_register(&mut self, shared: &mut WorkerState, key: &Key) -> bool {
         shared.counters.registers_loaded += 1;
         let place = Place::Cell(self.database, key.clone());
         let load = shared.stores[self.store].store.load(&place);
         self.take_register(shared, key, load)
     }
 
-    fn take_register(&mut self, shared: &mut Shared, key: &Key, load: Load) -> bool {
+    fn take_register(&mut self, shared: &mut WorkerState, key: &Key, load: Load) -> bool {
         let mut len = 0;
         let record = match load {
             Load::Pending => return false,
@@ -194,7 +194,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     /// Handles a register that was found lost and not reported yet.
-    fn withhold(&mut self, shared: &mut Shared, key: &Key) {
+    fn withhold(&mut self, shared: &mut WorkerState, key: &Key) {
         if self.clearing.iter().any(|it| it.shard == key.shard()) {
             sometimes!("a register of a recovered shard waits until storage knows");
             self.clearing_keys.push(key.clone());
@@ -205,7 +205,7 @@ impl<P: Protocol> EngineOf<P> {
         shared.discover_amnesia();
     }
 
-    pub(crate) fn on_register_loaded(&mut self, shared: &mut Shared, key: &Key, load: Load) {
+    pub(crate) fn on_register_loaded(&mut self, shared: &mut WorkerState, key: &Key, load: Load) {
         if !self.load_waiters.has_key(key) {
             return;
         }
@@ -221,7 +221,7 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    fn resume_key(&mut self, shared: &mut Shared, key: &Key) {
+    fn resume_key(&mut self, shared: &mut WorkerState, key: &Key) {
         for work in self.load_waiters.take_key(key) {
             self.admit(shared, work);
         }
@@ -229,7 +229,7 @@ impl<P: Protocol> EngineOf<P> {
 
     /// Discards a shard whose stored records are intact but too old. It is forgotten, as if
     /// damaged, with the register that showed it.
-    pub(crate) fn disown(&mut self, shared: &mut Shared, shard: Shard, key: Option<&Key>) {
+    pub(crate) fn disown(&mut self, shared: &mut WorkerState, shard: Shard, key: Option<&Key>) {
         sometimes!("a shard is disowned");
         let state = &mut shared.stores[self.store];
         if self.outlives_process {
@@ -242,7 +242,7 @@ impl<P: Protocol> EngineOf<P> {
         self.discover_forgotten(shared, shard);
     }
 
-    pub(crate) fn discover_forgotten(&mut self, shared: &mut Shared, shard: Shard) {
+    pub(crate) fn discover_forgotten(&mut self, shared: &mut WorkerState, shard: Shard) {
         // The recovered records may be lost again, so storage must not mark the shard as known.
         self.clearing.retain(|it| it.shard != shard);
         if !self.forgotten.contains(&shard) {
@@ -253,7 +253,7 @@ impl<P: Protocol> EngineOf<P> {
 
     /// Shows the forgotten shards and lost keys to the protocol, after the amnesia count was
     /// raised.
-    pub(crate) fn reveal_amnesia(&mut self, shared: &mut Shared) {
+    pub(crate) fn reveal_amnesia(&mut self, shared: &mut WorkerState) {
         let forgotten = std::mem::take(&mut self.forgotten);
         for &shard in &forgotten {
             if self.outlives_process {
@@ -265,7 +265,7 @@ impl<P: Protocol> EngineOf<P> {
         }
         for shard in forgotten {
             let waiting = self.load_waiters.take_shard(shard);
-            self.admit(shared, Work::Forgotten(shard));
+            self.admit(shared, EngineWork::Forgotten(shard));
             for work in waiting {
                 self.admit(shared, work);
             }
@@ -290,8 +290,8 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// The protocol has recovered a shard: absence means absence again.
-    pub(crate) fn start_clearing(&mut self, shared: &mut Shared, shard: Shard) {
+    /// The protocol has recovered a shard: a missing record is absent again, not lost.
+    pub(crate) fn start_clearing(&mut self, shared: &mut WorkerState, shard: Shard) {
         // The shard was found forgotten again, so its recovery starts over.
         if self.forgotten.contains(&shard) || !self.cache.is_forgotten(shard) {
             return;
@@ -306,7 +306,7 @@ impl<P: Protocol> EngineOf<P> {
 
     /// Everything changed so far is in a batch: from its ticket on, storage may call the shard
     /// known. Not with the same batch, which need not be atomic.
-    pub(crate) fn date_clearing(&mut self, shared: &mut Shared) {
+    pub(crate) fn date_clearing(&mut self, shared: &mut WorkerState) {
         if self.clearing.is_empty() {
             return;
         }
@@ -320,7 +320,7 @@ impl<P: Protocol> EngineOf<P> {
 
     /// Tells storage of shards whose recovered records are durable, and is done with those that
     /// storage knows.
-    pub(crate) fn step_clearing(&mut self, shared: &mut Shared, durable: Ticket) {
+    pub(crate) fn step_clearing(&mut self, shared: &mut WorkerState, durable: Ticket) {
         if self.clearing.is_empty() {
             return;
         }
@@ -340,7 +340,7 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    fn reload_clearing_keys(&mut self, shared: &mut Shared) {
+    fn reload_clearing_keys(&mut self, shared: &mut WorkerState) {
         for key in std::mem::take(&mut self.clearing_keys) {
             if self.cache.is_resident(&key) || self.load_register(shared, &key) {
                 self.resume_key(shared, &key);
@@ -349,7 +349,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     /// Shards that storage knows as forgotten when the process starts.
-    pub(crate) fn find_forgotten(&mut self, shared: &mut Shared) {
+    pub(crate) fn find_forgotten(&mut self, shared: &mut WorkerState) {
         let (index, workers) = (shared.index, shared.workers);
         for shard in (0..=u8::MAX).map(Shard).filter(|s| usize::from(s.0) % workers == index) {
             if shared.stores[self.store].store.is_forgotten(self.database, shard) {

@@ -8,14 +8,14 @@ use protocols::Stats;
 use storage::{ScrubScope, Scrubbed, Share};
 
 use super::WorkerConfig;
-use super::shared::Shared;
+use super::worker_state::WorkerState;
 
 /// Bytes of one step.
 const STEP: u64 = 64 << 10;
 /// Steps are no further apart, however low the rate: then they are shorter.
 const PERIOD_MAX: Nanos = Nanos::from_secs(60);
 
-/// How everything that is stored is verified in the background.
+/// Settings of the background verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubConfig {
     /// Read from each medium; zero: no medium is scrubbed.
@@ -41,7 +41,7 @@ impl ScrubConfig {
 
 /// One store that this worker scrubs.
 #[derive(Debug)]
-struct Pace {
+struct ScrubPace {
     store: usize,
     bytes: u64,
     period: Nanos,
@@ -55,7 +55,7 @@ struct Pace {
 pub(super) struct Scrubber {
     share: Share,
     pass_min: Nanos,
-    paces: Vec<Pace>,
+    paces: Vec<ScrubPace>,
     sum: Scrubbed,
     passes: u64,
     /// Seconds of the wall clock, when the last pass ended.
@@ -63,7 +63,7 @@ pub(super) struct Scrubber {
 }
 
 impl Scrubber {
-    pub(super) fn new(config: &WorkerConfig, shared: &Shared, now: Nanos) -> Scrubber {
+    pub(super) fn new(config: &WorkerConfig, shared: &WorkerState, now: Nanos) -> Scrubber {
         let ScrubConfig { bytes_per_second, pass_min, .. } = config.scrub;
         let share = Share { worker: config.index, workers: config.workers };
         let pace = |store: usize| {
@@ -73,20 +73,19 @@ impl Scrubber {
                 ScrubScope::Medium if config.index == 0 => bytes_per_second,
                 ScrubScope::Medium => 0,
             };
-            (rate > 0).then(|| Pace::new(store, rate, now))
+            (rate > 0).then(|| ScrubPace::new(store, rate, now))
         };
         let paces = (0..shared.stores.len()).filter_map(pace).collect();
         let sum = Scrubbed::default();
         Scrubber { share, pass_min, paces, sum, passes: 0, passed_unix: 0 }
     }
 
-    /// When the next step is due.
     pub(super) fn next(&self) -> Option<Nanos> {
         self.paces.iter().filter_map(|pace| pace.at).min()
     }
 
     /// Begins the steps that are due.
-    pub(super) fn step(&mut self, shared: &mut Shared) {
+    pub(super) fn step(&mut self, shared: &mut WorkerState) {
         for pace in &mut self.paces {
             if pace.at.is_some_and(|at| at <= shared.now) {
                 (pace.at, pace.stepped_at) = (None, shared.now);
@@ -96,8 +95,12 @@ impl Scrubber {
         }
     }
 
-    /// A step is done.
-    pub(super) fn on_scrubbed(&mut self, shared: &mut Shared, store: usize, scrubbed: Scrubbed) {
+    pub(super) fn on_scrubbed(
+        &mut self,
+        shared: &mut WorkerState,
+        store: usize,
+        scrubbed: Scrubbed,
+    ) {
         let Some(pace) = self.paces.iter_mut().find(|pace| pace.store == store) else { return };
         self.sum.bytes += scrubbed.bytes;
         self.sum.registers += scrubbed.registers;
@@ -124,12 +127,12 @@ impl Scrubber {
     }
 }
 
-impl Pace {
-    fn new(store: usize, rate: u64, now: Nanos) -> Pace {
+impl ScrubPace {
+    fn new(store: usize, rate: u64, now: Nanos) -> ScrubPace {
         let second = Nanos::from_secs(1).0;
         let period = Nanos((STEP * second / rate).clamp(1, PERIOD_MAX.0));
         let bytes = (u128::from(rate) * u128::from(period.0) / u128::from(second)).max(1) as u64;
-        Pace { store, bytes, period, at: Some(now + period), stepped_at: now, began: None }
+        ScrubPace { store, bytes, period, at: Some(now + period), stepped_at: now, began: None }
     }
 }
 
@@ -140,7 +143,7 @@ mod tests {
     #[test]
     fn steps_are_small_and_make_the_rate() {
         for rate in [1, 500, 4_096, 1 << 20, 1 << 30, 1 << 40] {
-            let pace = Pace::new(0, rate, Nanos::ZERO);
+            let pace = ScrubPace::new(0, rate, Nanos::ZERO);
             assert!(pace.bytes <= STEP.max(rate / 1_000_000_000), "{rate}: {pace:?}");
             let a_day = 86_400_000_000_000 / pace.period.0 * pace.bytes;
             assert!(a_day >= rate * 86_400 / 100 * 95, "{rate}: {pace:?}");

@@ -3,10 +3,10 @@
 use protocols::Stats;
 use storage::Room;
 
-use super::shared::Shared;
+use super::worker_state::WorkerState;
 use crate::engine::Engine;
 
-pub(super) fn add(shared: &Shared, engines: &[Box<dyn Engine>], stats: &mut Stats) {
+pub(super) fn add(shared: &WorkerState, engines: &[Box<dyn Engine>], stats: &mut Stats) {
     let counters = &shared.counters;
     stats.add("worker_turns", counters.turns);
     stats.add("worker_requests", counters.requests);

@@ -19,7 +19,6 @@ impl Timers {
         self.heap.push(Reverse((at, engine, id)));
     }
 
-    /// Takes a timer that is due.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<(usize, TimerId)> {
         let &Reverse((at, engine, id)) = self.heap.peek()?;
         if at > now {

@@ -13,7 +13,7 @@ use crate::engine::{Signal, shard_of};
 /// Timers fired in one turn.
 const TIMERS_MAX: usize = 1 << 14;
 
-/// Times that engines may answer themselves before their changes are submitted.
+/// Rounds of messages to itself that an engine may handle before a submission.
 const ENGINE_RUNS_MAX: usize = 16;
 
 /// Submissions of one turn, where storage is durable at once and lets engines go on.
@@ -135,7 +135,7 @@ impl Worker {
                     engine.on_scanned(shared, scan.scan, records, next_hash);
                 }
             }
-            // Taken in ahead of the others.
+            // Handled above.
             Completion::Forgotten { .. } => {}
             Completion::Warning(text) => {
                 shared.counters.damage_covered += 1;

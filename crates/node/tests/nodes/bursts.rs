@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use node::config::{Durability, NodeConfig};
-use node::dev::Cluster;
+use node::dev::LocalCluster;
 use node::status::NodeStatus;
 
 use crate::toy::{Caller, PATIENCE, Scratch, Toy, config, update};
@@ -19,7 +19,7 @@ fn a_burst_that_is_longer_than_a_links_buffer_is_served() {
         request_timeout: base::Millis(15_000),
         ..config(&scratch, id, &names, Durability::Volatile)
     });
-    let cluster = Cluster::start(configs.collect(), |_| Arc::new(Toy), &update());
+    let cluster = LocalCluster::start(configs.collect(), |_| Arc::new(Toy), &update());
     let cluster = cluster.expect("it starts");
     assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[0].status());
     let node = &cluster.nodes()[0];

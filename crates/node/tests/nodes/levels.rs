@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use node::config::{Durability, NodeConfig};
-use node::dev::Cluster;
+use node::dev::LocalCluster;
 use node::node::{Node, StartError};
 use node::status::NodeStatus;
 use types::features::{FeatureLevel, Supported};
@@ -21,7 +21,7 @@ fn config_of(node: &Node) -> NodeConfig {
     node.facts().config().as_ref().clone()
 }
 
-fn install(cluster: &mut Cluster, at: usize, highest: u16) -> Result<(), StartError> {
+fn install(cluster: &mut LocalCluster, at: usize, highest: u16) -> Result<(), StartError> {
     let config = NodeConfig { supported: up_to(highest), ..config_of(&cluster.nodes()[at]) };
     cluster.restart(at, config, |_| Arc::new(Toy), &update())
 }
@@ -31,7 +31,7 @@ fn runs_at(level: u16) -> impl Fn(&NodeStatus) -> bool {
 }
 
 #[track_caller]
-fn all_run_at(cluster: &Cluster, level: u16) {
+fn all_run_at(cluster: &LocalCluster, level: u16) {
     for node in cluster.nodes() {
         assert!(node.wait_until(PATIENCE, runs_at(level)), "{:#?}", node.status());
     }
@@ -39,7 +39,7 @@ fn all_run_at(cluster: &Cluster, level: u16) {
 
 /// Each node adds to one key, and so reads the value that the former one wrote.
 #[track_caller]
-fn serve_through_all(cluster: &Cluster, key: &str) {
+fn serve_through_all(cluster: &LocalCluster, key: &str) {
     for (at, node) in cluster.nodes().iter().enumerate() {
         assert_eq!(caller(node).settle(&format!("add {key} 1")), (at + 1).to_string());
     }
@@ -96,7 +96,7 @@ fn wiped_node_of_an_old_version_is_refused_by_name() {
         supported: up_to(2),
         ..config(&scratch, id, &names, Durability::Disk)
     });
-    let cluster = Cluster::start(configs.collect(), |_| Arc::new(Toy), &update());
+    let cluster = LocalCluster::start(configs.collect(), |_| Arc::new(Toy), &update());
     let mut cluster = cluster.expect("it starts");
     all_run_at(&cluster, 2);
     cluster.nodes()[2].stop();
@@ -113,7 +113,7 @@ fn wiped_node_of_an_old_version_is_refused_by_name() {
             members.any(|it| it.node.0 == peer && it.refused.as_deref() == Some(text))
         };
         assert!(node.wait_until(PATIENCE, is_refused), "{:#?}", node.status());
-        let is_told = |event: &node::status::Event| {
+        let is_told = |event: &node::status::NodeEvent| {
             event.fields.iter().any(|(name, value)| *name == "reason" && value == text)
         };
         assert!(node.facts().events().iter().any(is_told), "{:#?}", node.facts().events());
@@ -135,7 +135,7 @@ fn mixed_versions_form_at_the_lowest_highest_level() {
         supported: up_to([3, 2, 4][usize::from(id) - 1]),
         ..config(&scratch, id, &names, Durability::Volatile)
     });
-    let cluster = Cluster::start(configs.collect(), |_| Arc::new(Toy), &update());
+    let cluster = LocalCluster::start(configs.collect(), |_| Arc::new(Toy), &update());
     let cluster = cluster.expect("it starts");
     all_run_at(&cluster, 2);
     serve_through_all(&cluster, "x");

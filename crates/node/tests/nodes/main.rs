@@ -13,7 +13,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use node::config::Durability;
-use node::dev::Cluster;
+use node::dev::LocalCluster;
 use node::node::{Node, StartError};
 use node::status::Phase;
 use toy::{Caller, PATIENCE, Scratch, Toy, config, free_addresses, update};
@@ -22,10 +22,10 @@ fn start(scratch: &Scratch, id: u16, peers: &[String], durability: Durability) -
     Node::start(config(scratch, id, peers, durability), Arc::new(Toy), update()).expect("it starts")
 }
 
-fn cluster(scratch: &Scratch, durability: Durability) -> Cluster {
+fn cluster(scratch: &Scratch, durability: Durability) -> LocalCluster {
     let names: Vec<String> = ["a:1", "b:1", "c:1"].map(String::from).to_vec();
     let configs = (1..=3).map(|id| config(scratch, id, &names, durability)).collect();
-    let cluster = Cluster::start(configs, |_| Arc::new(Toy), &update()).expect("it starts");
+    let cluster = LocalCluster::start(configs, |_| Arc::new(Toy), &update()).expect("it starts");
     assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[0].status());
     cluster
 }
@@ -212,7 +212,7 @@ fn nodes_may_run_different_numbers_of_workers() {
         let config = config(&scratch, id, &names, Durability::Volatile);
         node::config::NodeConfig { workers: usize::from(id), ..config }
     });
-    let cluster = Cluster::start(configs.collect(), |_| Arc::new(Toy), &update());
+    let cluster = LocalCluster::start(configs.collect(), |_| Arc::new(Toy), &update());
     let cluster = cluster.expect("it starts");
     assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[0].status());
     for n in 0..60 {
@@ -238,7 +238,7 @@ fn a_frame_goes_to_the_worker_whose_shards_it_is_about() {
         workers: 2,
         ..config(&scratch, id, &names, Durability::Volatile)
     });
-    let cluster = Cluster::start(configs.collect(), |_| Arc::new(Toy), &update());
+    let cluster = LocalCluster::start(configs.collect(), |_| Arc::new(Toy), &update());
     let cluster = cluster.expect("it starts");
     assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[0].status());
     for n in 0..60 {

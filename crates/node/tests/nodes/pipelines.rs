@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use node::config::{Durability, NodeConfig};
-use node::dev::Cluster;
+use node::dev::LocalCluster;
 
 use crate::toy::{Caller, PATIENCE, Scratch, Toy, config, update};
 
@@ -16,7 +16,7 @@ fn long_pipelines_of_many_clients_are_served() {
     let names: Vec<String> = ["a:1", "b:1", "c:1"].map(String::from).to_vec();
     let configs = (1..=3)
         .map(|id| NodeConfig { workers: 1, ..config(&scratch, id, &names, Durability::Volatile) });
-    let cluster = Cluster::start(configs.collect(), |_| Arc::new(Toy), &update());
+    let cluster = LocalCluster::start(configs.collect(), |_| Arc::new(Toy), &update());
     let cluster = cluster.expect("it starts");
     assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[0].status());
     let address = cluster.nodes()[0].status().listen;

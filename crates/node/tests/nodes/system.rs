@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use node::config::{Durability, NodeConfig};
-use node::dev::Cluster;
+use node::dev::LocalCluster;
 use node::node::Node;
 use node::status::NodeStatus;
 use types::{Access, Command, Database, Outcome, Reply};
@@ -37,7 +37,7 @@ fn ask(node: &Node, database: Database, line: &str) -> String {
     }
 }
 
-fn restart_all(cluster: &mut Cluster) {
+fn restart_all(cluster: &mut LocalCluster) {
     assert_eq!(cluster.stop(), Ok(()));
     for at in 0..cluster.nodes().len() {
         let again = cluster.nodes()[at].facts().config().as_ref().clone();
@@ -102,7 +102,7 @@ fn figures_show_users_databases_only() {
     let scratch = Scratch::new();
     let configs =
         [1].map(|id| NodeConfig { ..config(&scratch, id, &["a:1".to_owned()], Durability::Disk) });
-    let cluster = Cluster::start(configs.to_vec(), |_| Arc::new(Toy), &update());
+    let cluster = LocalCluster::start(configs.to_vec(), |_| Arc::new(Toy), &update());
     let cluster = cluster.expect("it starts");
     assert!(cluster.wait_ready(PATIENCE));
     let node = &cluster.nodes()[0];

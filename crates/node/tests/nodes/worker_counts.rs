@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use node::config::{Durability, NodeConfig};
-use node::dev::Cluster;
+use node::dev::LocalCluster;
 use node::status::NodeStatus;
 
 use crate::toy::{Caller, PATIENCE, Scratch, Toy, config, update};
@@ -18,7 +18,7 @@ fn frames_of_a_peer_with_fewer_workers_keep_their_order_on_each_key() {
         workers: if id == 1 { 1 } else { 4 },
         ..config(&scratch, id, &names, Durability::Volatile)
     });
-    let cluster = Cluster::start(configs.collect(), |_| Arc::new(Toy), &update());
+    let cluster = LocalCluster::start(configs.collect(), |_| Arc::new(Toy), &update());
     let cluster = cluster.expect("it starts");
     assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[0].status());
     let count = |status: &NodeStatus, what: &str| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use node::config::{Durability, MemberAddress};
-use node::dev::Cluster;
+use node::dev::LocalCluster;
 use node::node::{Node, StartError};
 use server::RespSessionFactory;
 use types::limits::MEMBERS_MAX;
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// The nodes of this process, linked in one way or the other.
 enum Nodes {
-    Memory(Cluster),
+    Memory(LocalCluster),
     Tcp(Vec<Node>),
 }
 
@@ -110,7 +110,7 @@ impl Nodes {
             |node: &node::config::NodeConfig| factories[usize::from(node.id.0) - 1].clone() as _;
         // All nodes of one process have the same limits.
         let update = factories[0].interpreter();
-        Ok(Nodes::Memory(Cluster::start(nodes, factory, &update)?))
+        Ok(Nodes::Memory(LocalCluster::start(nodes, factory, &update)?))
     }
 
     fn all(&self) -> &[Node] {

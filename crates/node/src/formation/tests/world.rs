@@ -145,7 +145,7 @@ impl World {
         machine.disk.mine.incarnation.0 += 1;
         machine.running =
             Some(Formation::new(node, machine.disk.clone(), fresh).supporting(machine.supported));
-        self.step(node, Input::Start, false);
+        self.step(node, FormationInput::Start, false);
     }
 
     pub(super) fn crash(&mut self, node: NodeId) {
@@ -252,7 +252,7 @@ impl World {
             Item::Status(status) => {
                 let bytes = Status::from_bytes(&status.to_bytes());
                 assert_eq!(bytes.as_ref(), Ok(&*status));
-                self.step(to, Input::Told { peer: from, status }, true);
+                self.step(to, FormationInput::StatusReceived { peer: from, status }, true);
             }
         }
     }
@@ -276,7 +276,7 @@ impl World {
             self.close_end(to, hello.node);
         }
         self.machine(to).links.insert(hello.node, at);
-        self.step(to, Input::Up { peer: hello.node }, true);
+        self.step(to, FormationInput::Up { peer: hello.node }, true);
     }
 
     /// One end notices that its connection to `peer` is gone.
@@ -285,11 +285,11 @@ impl World {
             let connection = &mut self.connections[at];
             let end = usize::from(connection.ends[0] != node);
             connection.open[end] = false;
-            self.step(node, Input::Down { peer }, true);
+            self.step(node, FormationInput::Down { peer }, true);
         }
     }
 
-    pub(super) fn step(&mut self, node: NodeId, input: Input, may_crash: bool) {
+    pub(super) fn step(&mut self, node: NodeId, input: FormationInput, may_crash: bool) {
         let Some(running) = self.machine(node).running.as_mut() else { return };
         let mut effects = Vec::new();
         running.on(input, &mut effects);
@@ -324,7 +324,7 @@ impl World {
                         }
                     }
                 }
-                Effect::Forget => self.step(node, Input::Forgotten, may_crash),
+                Effect::Forget => self.step(node, FormationInput::Forgotten, may_crash),
                 Effect::Formed => self.check_acts(node),
                 Effect::Agree(_) => {}
                 Effect::Raised(level) => self.check_raised(level),

@@ -14,7 +14,7 @@ const READINGS_MAX: usize = 10;
 
 /// The counters of all commands together at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct WindowReading {
     at: Nanos,
     calls: u64,
     /// Cumulative, as in [`CommandReading::buckets`].
@@ -24,12 +24,12 @@ struct Reading {
 /// The last readings, the newest at the back.
 #[derive(Debug, Default)]
 pub(super) struct CommandWindow {
-    readings: VecDeque<Reading>,
+    readings: VecDeque<WindowReading>,
 }
 
 /// Figures of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Figures {
+pub(super) struct WindowFigures {
     /// Since the reading before.
     pub(super) per_second: u64,
     /// Over the whole window; `None` without a call in it.
@@ -39,15 +39,15 @@ pub(super) struct Figures {
 
 impl CommandWindow {
     /// Takes the counters as they are at `now`.
-    pub(super) fn add(&mut self, commands: &[CommandReading], now: Nanos) -> Figures {
-        let mut newest = Reading { at: now, calls: 0, buckets: [0; BUCKETS] };
+    pub(super) fn add(&mut self, commands: &[CommandReading], now: Nanos) -> WindowFigures {
+        let mut newest = WindowReading { at: now, calls: 0, buckets: [0; BUCKETS] };
         for command in commands {
             newest.calls += command.calls;
             for (sum, count) in newest.buckets.iter_mut().zip(command.buckets) {
                 *sum += count;
             }
         }
-        let start = Reading { at: Nanos::ZERO, calls: 0, buckets: [0; BUCKETS] };
+        let start = WindowReading { at: Nanos::ZERO, calls: 0, buckets: [0; BUCKETS] };
         let before = self.readings.back().copied().unwrap_or(start);
         let oldest = self.readings.front().copied().unwrap_or(start);
         self.readings.push_back(newest);
@@ -56,7 +56,7 @@ impl CommandWindow {
         }
         let calls = u128::from(newest.calls.saturating_sub(before.calls));
         let rate = calls * 1_000_000_000 / u128::from(now.since(before.at).0.max(1));
-        Figures {
+        WindowFigures {
             per_second: u64::try_from(rate).unwrap_or(u64::MAX),
             p50: quantile(&oldest, &newest, 50),
             p99: quantile(&oldest, &newest, 99),
@@ -65,7 +65,7 @@ impl CommandWindow {
 }
 
 /// The time below which `percent` of the calls between two readings ended, linear within a bucket.
-fn quantile(oldest: &Reading, newest: &Reading, percent: u64) -> Option<Nanos> {
+fn quantile(oldest: &WindowReading, newest: &WindowReading, percent: u64) -> Option<Nanos> {
     let calls = newest.calls.saturating_sub(oldest.calls);
     if calls == 0 {
         return None;
@@ -111,7 +111,7 @@ mod tests {
             window.add(&mixed(90, 10), Nanos::from_secs(second));
         }
         let quiet = window.add(&mixed(90, 10), Nanos::from_secs(20));
-        assert_eq!(quiet, Figures::default(), "calls before the window do not count");
+        assert_eq!(quiet, WindowFigures::default(), "calls before the window do not count");
         let again = window.add(&mixed(1_090, 10), Nanos::from_secs(22));
         assert_eq!(again.per_second, 500);
         assert!(again.p99.is_some_and(|time| time <= Nanos(1_024)));
@@ -122,6 +122,9 @@ mod tests {
         let mut window = CommandWindow::default();
         let figures = window.add(&reading(1, [0; BUCKETS]), Nanos::from_secs(1));
         assert_eq!(figures.p50, Some(COMMAND_TIME_BOUNDS[BUCKETS - 1]));
-        assert_eq!(CommandWindow::default().add(&[], Nanos::from_secs(1)), Figures::default());
+        assert_eq!(
+            CommandWindow::default().add(&[], Nanos::from_secs(1)),
+            WindowFigures::default()
+        );
     }
 }

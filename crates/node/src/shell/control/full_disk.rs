@@ -9,7 +9,7 @@ const RETRY_EVERY: Nanos = Nanos::from_millis(500);
 
 /// Changes of the identity while a member runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Write {
+pub(super) enum IdentityWrite {
     /// The clocks of times to live.
     Clocks,
     /// The counters and limits of a peer.
@@ -26,10 +26,10 @@ pub(super) struct FullDisk {
 
 impl FullDisk {
     /// Notes how a write ended. True if those of its kind ended in another way before.
-    pub(super) fn on_write(&mut self, write: Write, is_done: bool) -> bool {
+    pub(super) fn on_write(&mut self, write: IdentityWrite, is_done: bool) -> bool {
         let is_refused = match write {
-            Write::Clocks => &mut self.are_clocks_refused,
-            Write::Notes => &mut self.are_notes_refused,
+            IdentityWrite::Clocks => &mut self.are_clocks_refused,
+            IdentityWrite::Notes => &mut self.are_notes_refused,
         };
         std::mem::replace(is_refused, !is_done) == is_done
     }
@@ -55,7 +55,10 @@ mod tests {
     #[test]
     fn each_kind_of_write_changes_once() {
         let mut disk = FullDisk::default();
-        for (write, other) in [(Write::Clocks, Write::Notes), (Write::Notes, Write::Clocks)] {
+        for (write, other) in [
+            (IdentityWrite::Clocks, IdentityWrite::Notes),
+            (IdentityWrite::Notes, IdentityWrite::Clocks),
+        ] {
             let outcomes = [true, false, false, true, true, false, true];
             let changes = outcomes.map(|is_done| {
                 assert!(!disk.on_write(other, true), "{other:?} were never refused");

@@ -11,9 +11,9 @@ use transport::handshake::{CHANNEL_CONTROL, Handshake};
 use transport::{Connection, Happening, Hello, Pipe, Refusal, Reset};
 use types::NodeId;
 
-use super::reports::Message;
+use super::reports::ControlMessage;
 use super::{Control, TOKEN_BASE, UNPROVEN_MAX, UNPROVEN_OF_ADDRESS_MAX};
-use crate::formation::{Input as Told, Standing};
+use crate::formation::{FormationInput, Standing};
 use crate::shell::mailbox::{Mail, NewLink};
 
 /// A connection in the control thread's care.
@@ -341,7 +341,7 @@ impl Control {
             (conn.peer, conn.hello) = (Some(peer), Some(hello));
             self.links.insert(peer, at);
             self.reports.on_link();
-            self.tell(Told::Up { peer })?;
+            self.tell(FormationInput::Up { peer })?;
         }
         Ok(())
     }
@@ -351,11 +351,11 @@ impl Control {
         let Some(peer) = self.conns[at].as_ref().and_then(|conn| conn.peer) else {
             return Ok(true);
         };
-        match Message::from_bytes(bytes) {
-            Ok(Message::Status(status)) => {
+        match ControlMessage::from_bytes(bytes) {
+            Ok(ControlMessage::Status(status)) => {
                 self.stale = 0;
                 let before = self.formation.said(peer);
-                let told = Told::Told { peer, status };
+                let told = FormationInput::StatusReceived { peer, status };
                 if !self.attempt(|formation, effects| formation.on(told, effects))? {
                     return Ok(false);
                 }
@@ -364,11 +364,11 @@ impl Control {
                     self.dialler.hurry(peer, self.node_status.clocks.now());
                 }
             }
-            Ok(Message::Report(report)) => {
+            Ok(ControlMessage::Report(report)) => {
                 self.on_report(peer, *report);
                 return Ok(true);
             }
-            Ok(Message::Unknown) => return Ok(true),
+            Ok(ControlMessage::Unknown) => return Ok(true),
             Err(_) => {
                 self.refuse(at, Refusal::Malformed)?;
                 return Ok(true);
@@ -412,7 +412,7 @@ impl Control {
             if self.links.get(&peer) == Some(&at) {
                 self.links.remove(&peer);
                 self.on_control_link_down(peer);
-                self.tell(Told::Down { peer })?;
+                self.tell(FormationInput::Down { peer })?;
             }
             if conn.is_dialled {
                 self.dialler.failed(peer, conn.channel, now);

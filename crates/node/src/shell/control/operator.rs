@@ -4,9 +4,9 @@ use base::Nanos;
 use transport::{Refusal, Reset};
 use types::NodeId;
 
-use super::full_disk::Write;
+use super::full_disk::IdentityWrite;
 use super::reach::PATIENCE;
-use super::watch::{Change, Step, duration};
+use super::watch::{MemberChange, RecoveryStep, duration};
 use super::{COMPLAINT_EVERY, Control};
 use crate::config::{MemberAddress, PEER_PORT_OFFSET};
 use crate::events::event;
@@ -145,7 +145,7 @@ impl Control {
         for (node, change) in self.members.look(now, states.into_iter()) {
             let (peer, addr) = (node.0, self.address(node));
             match change {
-                Change::Reached => {
+                MemberChange::Reached => {
                     event!(
                         self.node_status,
                         INFO,
@@ -155,7 +155,7 @@ impl Control {
                         addr = addr
                     );
                 }
-                Change::Lost => {
+                MemberChange::Lost => {
                     let reason = self.reasons.remove(&node);
                     let reason = reason.unwrap_or_else(|| "connection closed".into());
                     event!(
@@ -168,7 +168,7 @@ impl Control {
                         reason = reason
                     );
                 }
-                Change::Back { after, has_restarted } => {
+                MemberChange::Back { after, has_restarted } => {
                     let message = match has_restarted {
                         true => "member back after a restart",
                         false => "member back",
@@ -193,14 +193,14 @@ impl Control {
         let shards_left = self.node_status.shards_to_recover();
         match self.recovery.look(now, self.node_status.is_recovering(), shards_left) {
             None => {}
-            Some(Step::Begun) => event!(
+            Some(RecoveryStep::Begun) => event!(
                 self.node_status,
                 WARN,
                 "recovery",
                 "recovery begins: this node does not have all of its data and asks the other members",
                 shards = shards_left
             ),
-            Some(Step::Progress { shards_left, percent }) => event!(
+            Some(RecoveryStep::Progress { shards_left, percent }) => event!(
                 self.node_status,
                 INFO,
                 "recovery",
@@ -208,7 +208,7 @@ impl Control {
                 percent = percent,
                 shards_left = shards_left
             ),
-            Some(Step::Done { took }) => {
+            Some(RecoveryStep::Done { took }) => {
                 event!(
                     self.node_status,
                     INFO,
@@ -375,21 +375,23 @@ impl Control {
     }
 
     /// Logs that a full disk refuses a write, and that it takes such writes again.
-    pub(super) fn report_write(&mut self, write: Write, is_done: bool) {
+    pub(super) fn report_write(&mut self, write: IdentityWrite, is_done: bool) {
         if !self.full_disk.on_write(write, is_done) {
             return;
         }
         let dir = self.node_status.config.data_dir.display().to_string();
         if is_done {
             let message = match write {
-                Write::Clocks => "clocks of times to live are saved again",
-                Write::Notes => "restarted members are noted again",
+                IdentityWrite::Clocks => "clocks of times to live are saved again",
+                IdentityWrite::Notes => "restarted members are noted again",
             };
             event!(self.node_status, INFO, "storage", message, dir = dir);
         } else {
             let message = match write {
-                Write::Clocks => "disk full: clocks of times to live cannot be saved",
-                Write::Notes => "disk full: a restarted member cannot be noted and has to wait",
+                IdentityWrite::Clocks => "disk full: clocks of times to live cannot be saved",
+                IdentityWrite::Notes => {
+                    "disk full: a restarted member cannot be noted and has to wait"
+                }
             };
             event!(self.node_status, ERROR, "storage", message, dir = dir);
         }

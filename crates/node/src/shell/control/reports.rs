@@ -14,9 +14,9 @@ use types::wire::{Malformed, Wire};
 use super::Control;
 use super::command_window::CommandWindow;
 use crate::formation::Status;
-use crate::shell::cluster_view::{self, Seen};
+use crate::shell::cluster_view::{self, HeardPeer};
 use crate::status::Facts as _;
-use crate::summary::{Echo, Report, State};
+use crate::summary::{Echo, NodeState, SummaryReport};
 
 pub(super) const REPORT_EVERY: Nanos = Nanos::from_secs(1);
 /// How much earlier a report may be sent.
@@ -27,19 +27,21 @@ const LATER_KINDS: u8 = 0x80;
 const REPORT: u8 = 0x80;
 
 /// A message on the control link of two nodes.
-pub(super) enum Message {
+pub(super) enum ControlMessage {
     Status(Box<Status>),
-    Report(Box<Report>),
+    Report(Box<SummaryReport>),
     /// Of a later version.
     Unknown,
 }
 
-impl Message {
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Message, Malformed> {
+impl ControlMessage {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<ControlMessage, Malformed> {
         match bytes.split_first() {
-            Some((&REPORT, rest)) => Ok(Message::Report(Box::new(Report::from_bytes(rest)?))),
-            Some((&kind, _)) if kind >= LATER_KINDS => Ok(Message::Unknown),
-            _ => Ok(Message::Status(Box::new(Status::from_bytes(bytes)?))),
+            Some((&REPORT, rest)) => {
+                Ok(ControlMessage::Report(Box::new(SummaryReport::from_bytes(rest)?)))
+            }
+            Some((&kind, _)) if kind >= LATER_KINDS => Ok(ControlMessage::Unknown),
+            _ => Ok(ControlMessage::Status(Box::new(Status::from_bytes(bytes)?))),
         }
     }
 }
@@ -50,7 +52,7 @@ pub(super) struct Reports {
     /// `None` while a peer has not heard any.
     sent_at: Option<Nanos>,
     /// This node's state as it was sent last.
-    sent_state: State,
+    sent_state: NodeState,
     /// Of each peer: when its last report was sent, by its clock, and when it was heard, by ours.
     heard: BTreeMap<NodeId, (Nanos, Nanos)>,
     round_trips: BTreeMap<NodeId, Nanos>,
@@ -59,7 +61,7 @@ pub(super) struct Reports {
 
 impl Reports {
     /// A new state is sent at once: the peers show it.
-    fn is_due(&self, now: Nanos, state: State) -> bool {
+    fn is_due(&self, now: Nanos, state: NodeState) -> bool {
         self.sent_at.is_none_or(|at| now + SLACK >= at + REPORT_EVERY) || state != self.sent_state
     }
 
@@ -69,7 +71,7 @@ impl Reports {
     }
 
     /// Notes a report and returns the round trip that its echo shows.
-    fn note(&mut self, peer: NodeId, report: &Report, now: Nanos) -> Option<Nanos> {
+    fn note(&mut self, peer: NodeId, report: &SummaryReport, now: Nanos) -> Option<Nanos> {
         self.heard.insert(peer, (report.sent, now));
         let round_trip = report.echo?.round_trip(now)?;
         self.round_trips.insert(peer, round_trip);
@@ -108,7 +110,7 @@ impl Control {
             // The clock is read anew: writing to the others has taken time.
             let sent = self.node_status.clocks.now();
             let echo = self.reports.echo(peer, sent);
-            let report = Report { sent, echo, summary: summary.clone() };
+            let report = SummaryReport { sent, echo, summary: summary.clone() };
             let mut bytes = vec![REPORT];
             report.encode(&mut bytes);
             self.send(at, &bytes)?;
@@ -116,12 +118,12 @@ impl Control {
         Ok(())
     }
 
-    pub(super) fn on_report(&mut self, peer: NodeId, report: Report) {
+    pub(super) fn on_report(&mut self, peer: NodeId, report: SummaryReport) {
         let now = self.node_status.clocks.now();
         self.reports.note(peer, &report, now);
         let round_trip = self.reports.round_trips.get(&peer).copied();
-        let Report { summary, .. } = report;
-        let seen = Seen { summary, heard_at: now, round_trip, is_linked: true };
+        let SummaryReport { summary, .. } = report;
+        let seen = HeardPeer { summary, heard_at: now, round_trip, is_linked: true };
         self.node_status.cluster_view().set_seen(peer, seen);
     }
 
@@ -141,7 +143,7 @@ mod tests {
     #[test]
     fn reports_are_due_once_a_second_or_a_little_earlier() {
         let mut reports = Reports::default();
-        let forming = State::Forming;
+        let forming = NodeState::Forming;
         assert!(reports.is_due(Nanos::ZERO, forming));
         reports.sent_at = Some(Nanos::from_secs(1));
         assert!(!reports.is_due(Nanos::from_millis(1_799), forming));
@@ -152,16 +154,16 @@ mod tests {
     fn new_link_or_state_makes_report_due() {
         let now = Nanos::from_secs(1);
         let mut reports = Reports { sent_at: Some(now), ..Reports::default() };
-        assert!(!reports.is_due(now, State::Forming));
-        assert!(reports.is_due(now, State::Ready));
+        assert!(!reports.is_due(now, NodeState::Forming));
+        assert!(reports.is_due(now, NodeState::Ready));
         reports.on_link();
-        assert!(reports.is_due(now, State::Forming));
+        assert!(reports.is_due(now, NodeState::Forming));
     }
 
     #[test]
     fn two_nodes_learn_their_round_trip_whatever_their_clocks_show() {
         let (mut mine, mut theirs) = (Reports::default(), Reports::default());
-        let report = |sent, echo| Report { sent, echo, summary: Summary::default() };
+        let report = |sent, echo| SummaryReport { sent, echo, summary: Summary::default() };
         // Their clock is 1,000 ahead; each way takes 10.
         let there = report(Nanos(100), mine.echo(PEER, Nanos(100)));
         assert_eq!(theirs.note(PEER, &there, Nanos(1_110)), None);
@@ -173,8 +175,8 @@ mod tests {
 
     #[test]
     fn messages_of_later_versions_are_told_from_malformed_ones() {
-        let of = |bytes: &[u8]| Message::from_bytes(bytes);
-        assert!(matches!(of(&[0xff, 1, 2]), Ok(Message::Unknown)));
+        let of = |bytes: &[u8]| ControlMessage::from_bytes(bytes);
+        assert!(matches!(of(&[0xff, 1, 2]), Ok(ControlMessage::Unknown)));
         assert!(of(&[]).is_err());
         assert!(of(&[9]).is_err());
         assert!(of(&[REPORT, 1]).is_err());

@@ -17,11 +17,11 @@ const GRACE: Nanos = Nanos::from_millis(500);
 /// Members that this node has reached.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    known: BTreeMap<NodeId, Member>,
+    known: BTreeMap<NodeId, WatchedMember>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Member {
+struct WatchedMember {
     /// Without all links since then.
     down_since: Option<Nanos>,
     is_lost: bool,
@@ -29,7 +29,7 @@ struct Member {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Change {
+pub(super) enum MemberChange {
     /// For the first time.
     Reached,
     Lost,
@@ -45,15 +45,15 @@ impl Members {
         &mut self,
         now: Nanos,
         members: impl Iterator<Item = (NodeId, bool, Incarnation)>,
-    ) -> Vec<(NodeId, Change)> {
+    ) -> Vec<(NodeId, MemberChange)> {
         let mut changes = Vec::new();
         for (node, is_up, incarnation) in members {
             let change = match self.known.get_mut(&node) {
                 Some(member) => member.look(now, is_up, incarnation),
                 None if is_up => {
-                    let member = Member { down_since: None, is_lost: false, incarnation };
+                    let member = WatchedMember { down_since: None, is_lost: false, incarnation };
                     self.known.insert(node, member);
-                    Some(Change::Reached)
+                    Some(MemberChange::Reached)
                 }
                 None => None,
             };
@@ -74,26 +74,26 @@ impl Members {
     }
 }
 
-impl Member {
-    fn look(&mut self, now: Nanos, is_up: bool, incarnation: Incarnation) -> Option<Change> {
+impl WatchedMember {
+    fn look(&mut self, now: Nanos, is_up: bool, incarnation: Incarnation) -> Option<MemberChange> {
         if !is_up {
             let since = *self.down_since.get_or_insert(now);
             let is_new = !self.is_lost && now >= since + GRACE;
             self.is_lost |= is_new;
-            return is_new.then_some(Change::Lost);
+            return is_new.then_some(MemberChange::Lost);
         }
         let has_restarted = incarnation > self.incarnation;
         let since = self.down_since.take();
         let was_lost = std::mem::replace(&mut self.is_lost, false);
         self.incarnation = incarnation;
         let after = now.since(since.unwrap_or(now));
-        (was_lost || has_restarted).then_some(Change::Back { after, has_restarted })
+        (was_lost || has_restarted).then_some(MemberChange::Back { after, has_restarted })
     }
 }
 
 /// The recovery of data that this node has lost.
 #[derive(Debug, Default)]
-pub(super) struct Recovery {
+pub(super) struct RecoveryWatch {
     going_on: Option<GoingOn>,
 }
 
@@ -108,13 +108,13 @@ struct GoingOn {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum RecoveryStep {
     Begun,
     Progress { shards_left: u64, percent: u64 },
     Done { took: Nanos },
 }
 
-impl Recovery {
+impl RecoveryWatch {
     /// Data was lost. True if no recovery was going on.
     pub(super) fn begin(&mut self, now: Nanos) -> bool {
         let is_new = self.going_on.is_none();
@@ -135,9 +135,9 @@ impl Recovery {
         now: Nanos,
         is_recovering: bool,
         shards_left: u64,
-    ) -> Option<Step> {
+    ) -> Option<RecoveryStep> {
         let Some(going_on) = &mut self.going_on else {
-            return (is_recovering && self.begin(now)).then_some(Step::Begun);
+            return (is_recovering && self.begin(now)).then_some(RecoveryStep::Begun);
         };
         going_on.is_confirmed |= is_recovering;
         going_on.most = going_on.most.max(shards_left);
@@ -146,7 +146,7 @@ impl Recovery {
             let took = now.since(going_on.since);
             return is_over.then(|| {
                 self.going_on = None;
-                Step::Done { took }
+                RecoveryStep::Done { took }
             });
         }
         if now < going_on.reported_at + PROGRESS_EVERY {
@@ -155,7 +155,7 @@ impl Recovery {
         going_on.reported_at = now;
         let done = going_on.most - shards_left;
         let percent = (done * 100).checked_div(going_on.most).unwrap_or(0);
-        Some(Step::Progress { shards_left, percent })
+        Some(RecoveryStep::Progress { shards_left, percent })
     }
 }
 
@@ -174,7 +174,7 @@ mod tests {
 
     const PEER: NodeId = NodeId(2);
 
-    fn look(members: &mut Members, millis: u64, is_up: bool, start: u32) -> Option<Change> {
+    fn look(members: &mut Members, millis: u64, is_up: bool, start: u32) -> Option<MemberChange> {
         let state = (PEER, is_up, Incarnation(start));
         let changes = members.look(Nanos::from_millis(millis), std::iter::once(state));
         changes.first().map(|(_, change)| *change)
@@ -184,14 +184,14 @@ mod tests {
     fn each_change_of_a_member_is_told_once() {
         let mut members = Members::default();
         assert_eq!(look(&mut members, 0, false, 0), None, "it was never reached");
-        assert_eq!(look(&mut members, 1_000, true, 1), Some(Change::Reached));
+        assert_eq!(look(&mut members, 1_000, true, 1), Some(MemberChange::Reached));
         assert_eq!(look(&mut members, 2_000, true, 1), None);
         assert_eq!(look(&mut members, 3_000, false, 1), None);
         assert_eq!(members.next_timer(), Some(Nanos::from_millis(3_500)));
-        assert_eq!(look(&mut members, 3_500, false, 1), Some(Change::Lost));
+        assert_eq!(look(&mut members, 3_500, false, 1), Some(MemberChange::Lost));
         assert_eq!((look(&mut members, 4_000, false, 1), members.next_timer()), (None, None));
         assert!(!members.is_up(PEER));
-        let back = Change::Back { after: Nanos::from_secs(4), has_restarted: true };
+        let back = MemberChange::Back { after: Nanos::from_secs(4), has_restarted: true };
         assert_eq!(look(&mut members, 7_000, true, 2), Some(back));
         assert!(members.is_up(PEER));
     }
@@ -205,34 +205,34 @@ mod tests {
             assert_eq!(look(&mut members, round * 1_000 + 499, true, 1), None);
         }
         look(&mut members, 20_000, false, 1);
-        let back = Change::Back { after: Nanos::from_millis(300), has_restarted: true };
+        let back = MemberChange::Back { after: Nanos::from_millis(300), has_restarted: true };
         assert_eq!(look(&mut members, 20_300, true, 2), Some(back), "a quick restart");
     }
 
     #[test]
     fn a_recovery_begins_proceeds_and_ends() {
-        let mut recovery = Recovery::default();
+        let mut recovery = RecoveryWatch::default();
         let at = Nanos::from_secs;
         assert_eq!(recovery.look(at(0), false, 0), None);
-        assert_eq!(recovery.look(at(1), true, 256), Some(Step::Begun));
+        assert_eq!(recovery.look(at(1), true, 256), Some(RecoveryStep::Begun));
         assert_eq!(recovery.look(at(2), true, 256), None);
-        let progress = Step::Progress { shards_left: 64, percent: 75 };
+        let progress = RecoveryStep::Progress { shards_left: 64, percent: 75 };
         assert_eq!(recovery.look(at(6), true, 64), Some(progress));
         assert_eq!(recovery.look(at(7), true, 0), None);
-        assert_eq!(recovery.look(at(8), false, 0), Some(Step::Done { took: at(7) }));
+        assert_eq!(recovery.look(at(8), false, 0), Some(RecoveryStep::Done { took: at(7) }));
         assert_eq!(recovery.look(at(9), false, 0), None);
     }
 
     #[test]
     fn a_recovery_lasts_until_workers_have_heard_of_it() {
-        let mut recovery = Recovery::default();
+        let mut recovery = RecoveryWatch::default();
         let at = Nanos::from_millis;
         assert!(recovery.begin(at(1)) && !recovery.begin(at(2)));
         assert_eq!(recovery.look(at(100), false, 0), None, "not published yet");
         assert_eq!(recovery.look(at(300), true, 3), None);
-        assert!(matches!(recovery.look(at(400), false, 0), Some(Step::Done { .. })));
+        assert!(matches!(recovery.look(at(400), false, 0), Some(RecoveryStep::Done { .. })));
         assert!(recovery.begin(at(500)));
-        assert!(matches!(recovery.look(at(1_500), false, 0), Some(Step::Done { .. })));
+        assert!(matches!(recovery.look(at(1_500), false, 0), Some(RecoveryStep::Done { .. })));
     }
 
     #[test]

@@ -14,11 +14,11 @@ pub(super) struct WorkerLinks {
     workers: u16,
     /// Of the newest link.
     serial: u64,
-    standing: BTreeMap<(NodeId, u16), Link>,
+    standing: BTreeMap<(NodeId, u16), StandingLink>,
 }
 
 #[derive(Debug)]
-struct Link {
+struct StandingLink {
     serial: u64,
     /// As many links join this node and that one when all stand.
     of: u16,
@@ -39,7 +39,7 @@ impl WorkerLinks {
     /// channel. Returns its serial.
     pub(super) fn add(&mut self, peer: NodeId, channel: u16, workers: u16) -> u64 {
         self.serial += 1;
-        let link = Link { serial: self.serial, of: self.count(workers) };
+        let link = StandingLink { serial: self.serial, of: self.count(workers) };
         self.standing.insert((peer, channel), link);
         self.serial
     }

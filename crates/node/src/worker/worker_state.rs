@@ -8,7 +8,7 @@ use storage::Store;
 use types::{NodeId, Outcome, Shard, Tag, Ticket, Update};
 
 use super::amnesia::AmnesiaHold;
-use super::commits::Commits;
+use super::commits::CommitTimes;
 use super::outbox::Outbox;
 use super::scans::{ScanInFlight, ScanPurpose};
 use super::timers::Timers;
@@ -19,7 +19,7 @@ use crate::uptime::Uptimes;
 pub(crate) struct StoreState {
     pub(crate) store: Box<dyn Store>,
     pub(crate) outlives_process: bool,
-    /// It holds a database of users.
+    /// True if it holds a database of users.
     pub(crate) is_of_users: bool,
     /// The ticket of changes made now.
     pub(crate) open: Ticket,
@@ -27,9 +27,9 @@ pub(crate) struct StoreState {
     pub(crate) has_changes: bool,
     /// The last batch that was handed over.
     pub(crate) submitted: Ticket,
-    /// Everything up to here is durable.
+    /// Changes up to this ticket are durable.
     pub(crate) durable: Ticket,
-    pub(crate) commits: Commits,
+    pub(crate) commits: CommitTimes,
 }
 
 impl StoreState {
@@ -44,7 +44,7 @@ impl StoreState {
             has_changes: false,
             submitted: Ticket::DURABLE,
             durable: Ticket::DURABLE,
-            commits: Commits::default(),
+            commits: CommitTimes::default(),
         }
     }
 
@@ -59,7 +59,7 @@ const WARNINGS_MAX: usize = 16;
 
 /// Counts since the process started.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct WorkerCounters {
     pub(crate) turns: u64,
     pub(crate) requests: u64,
     pub(crate) frames_in: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Counters {
     pub(crate) damage_covered: u64,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct WorkerState {
     pub(crate) index: usize,
     pub(crate) workers: usize,
     pub(crate) now: Nanos,
@@ -112,12 +112,12 @@ pub(crate) struct Shared {
     pub(crate) in_progress: usize,
     /// Encoded records on their way to a store.
     pub(crate) scratch: Vec<u8>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: WorkerCounters,
     /// Set once, by the first failure. The worker sends no output afterwards.
     pub(crate) failed: Option<String>,
 }
 
-impl Shared {
+impl WorkerState {
     /// The stores that hold databases of users.
     pub(crate) fn stores_of_users(&self) -> impl Iterator<Item = &dyn Store> {
         self.stores.iter().filter(|state| state.is_of_users).map(|state| &*state.store)
@@ -154,7 +154,7 @@ impl Shared {
         ));
     }
 
-    /// Leaves a line for the log, up to a maximum per turn.
+    /// Logs a line, up to a maximum per turn.
     pub(crate) fn warn(&mut self, text: String) {
         if self.warnings.len() < WARNINGS_MAX {
             self.warnings.push(text);
