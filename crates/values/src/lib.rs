@@ -9,6 +9,7 @@ pub mod float;
 mod kind;
 pub mod list;
 pub mod lookup;
+pub mod rdb;
 pub mod set;
 pub mod string;
 mod unsigned;

@@ -1,0 +1,83 @@
+//! The content of a dump, before it is a value.
+
+use bytes::Bytes;
+
+use crate::{blobs, set, string};
+
+/// A value with elements in the order of its dump. All are checked: elements that must differ do,
+/// scores are numbers, no collection is empty.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Content {
+    String(Vec<u8>),
+    List(Elements),
+    Set(Elements),
+    SortedSet {
+        members: Elements,
+        scores: Vec<f64>,
+    },
+    /// Fields, each before its value.
+    Hash {
+        pairs: Elements,
+        /// The end of each field in milliseconds of Unix time, 0 for never. Empty for a form
+        /// without such ends.
+        ends: Vec<u64>,
+    },
+}
+
+impl Content {
+    /// The value, with the encoding that its content asks for.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Content::String(text) => string::encode(text),
+            Content::Set(members) => {
+                let mut growth = set::Growth::new(set::Encoding::Intset);
+                members.iter().for_each(|member| growth.push(member));
+                growth.encode()
+            }
+            _ => Bytes::new(),
+        }
+    }
+}
+
+/// Byte strings, one behind the other.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Elements {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Elements {
+    pub(super) fn push(&mut self, element: &[u8]) {
+        blobs::put(&mut self.bytes, element);
+        self.len += 1;
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements, encoded as [`Blobs`](crate::Blobs).
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let mut rest = self.bytes.as_slice();
+        std::iter::repeat_with(move || blobs::take(&mut rest)).map_while(|element| element)
+    }
+
+    /// True if the elements at every `step`th index differ from each other.
+    pub(super) fn differ(&self, step: usize) -> bool {
+        let mut names: Vec<&[u8]> = self.iter().step_by(step).collect();
+        names.sort_unstable();
+        names.windows(2).all(|pair| pair[0] != pair[1])
+    }
+}

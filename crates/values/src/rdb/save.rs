@@ -1,0 +1,96 @@
+//! Writes the type byte and the content of a dump.
+
+use base::decimal::parse_i64;
+
+use super::{intset, load, listpack};
+use crate::{Blobs, DecodeError, Kind, set, string};
+
+/// Marks of the high bits of a length, and first bytes of longer ones.
+const LEN_14: u8 = 0x40;
+const LEN_32: u8 = 0x80;
+const LEN_64: u8 = 0x81;
+/// Strings that are integers.
+const INT_8: u8 = 0xc0;
+const INT_16: u8 = 0xc1;
+const INT_32: u8 = 0xc2;
+/// Longest text of an integer in 32 bits.
+const INT_TEXT_LEN_MAX: usize = 11;
+
+pub(super) fn value(value: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut out = Vec::with_capacity(value.len() + 32);
+    match Kind::of(value)? {
+        Kind::String => {
+            out.push(load::STRING);
+            put_string(&mut out, string::decode(value)?);
+        }
+        Kind::Set => put_set(&mut out, &set::decode(value)?),
+        unknown => return Err(DecodeError::UnknownKind(unknown as u8)),
+    }
+    Ok(out)
+}
+
+fn put_set(out: &mut Vec<u8>, set: &set::Set<'_>) {
+    match set.encoding() {
+        set::Encoding::Intset => {
+            out.push(load::SET_INTSET);
+            let integers: Vec<i64> = set.iter().filter_map(parse_i64).collect();
+            put_string(out, &intset::write(&integers));
+        }
+        set::Encoding::Listpack => {
+            out.push(load::SET_LISTPACK);
+            put_packed(out, set.members());
+        }
+        set::Encoding::Hashtable => {
+            out.push(load::SET);
+            put_strings(out, set.members());
+        }
+    }
+}
+
+fn put_packed(out: &mut Vec<u8>, elements: Blobs<'_>) {
+    let mut writer = listpack::Writer::new();
+    elements.iter().for_each(|element| writer.push(element));
+    put_string(out, &writer.finish());
+}
+
+fn put_strings(out: &mut Vec<u8>, elements: Blobs<'_>) {
+    put_len(out, elements.len() as u64);
+    elements.iter().for_each(|element| put_string(out, element));
+}
+
+fn put_len(out: &mut Vec<u8>, len: u64) {
+    match len {
+        0..=0x3f => out.push(len as u8),
+        0x40..=0x3fff => out.extend([LEN_14 | (len >> 8) as u8, len as u8]),
+        _ => match u32::try_from(len) {
+            Ok(len) => {
+                out.push(LEN_32);
+                out.extend(len.to_be_bytes());
+            }
+            Err(_) => {
+                out.push(LEN_64);
+                out.extend(len.to_be_bytes());
+            }
+        },
+    }
+}
+
+/// Never compressed: a reader takes both forms.
+fn put_string(out: &mut Vec<u8>, text: &[u8]) {
+    let number = if text.len() <= INT_TEXT_LEN_MAX { parse_i64(text) } else { None };
+    match number {
+        Some(number @ -128..=127) => out.extend([INT_8, number as u8]),
+        Some(number @ -32_768..=32_767) => {
+            out.push(INT_16);
+            out.extend((number as i16).to_le_bytes());
+        }
+        Some(number @ -2_147_483_648..=2_147_483_647) => {
+            out.push(INT_32);
+            out.extend((number as i32).to_le_bytes());
+        }
+        _ => {
+            put_len(out, text.len() as u64);
+            out.extend_from_slice(text);
+        }
+    }
+}

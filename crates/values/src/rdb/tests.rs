@@ -1,0 +1,54 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{set, string};
+
+/// The same value out of its dump.
+fn again(value: &[u8]) -> bytes::Bytes {
+    load(&save(value).unwrap(), 1 << 20).unwrap().encode()
+}
+
+#[test]
+fn bytes_are_those_of_redis() {
+}
+
+proptest! {
+    #[test]
+    fn strings_come_back(text in prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..100),
+        any::<i64>().prop_map(|number| number.to_string().into_bytes()),
+        any::<i32>().prop_map(|number| number.to_string().into_bytes()),
+        any::<i8>().prop_map(|number| number.to_string().into_bytes()),
+    ]) {
+        let value = string::encode(&text);
+        prop_assert_eq!(again(&value), value);
+    }
+
+    #[test]
+    fn sets_come_back(members in prop::collection::btree_set(
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..70),
+            any::<i16>().prop_map(|number| number.to_string().into_bytes()),
+        ],
+        1..200,
+    )) {
+        let members: Vec<&[u8]> = members.iter().map(Vec::as_slice).collect();
+        let mut growth = set::Growth::first(members[0], 1);
+        members.iter().for_each(|member| growth.push(member));
+        let value = growth.encode();
+        prop_assert_eq!(again(&value), value);
+    }
+
+    #[test]
+    fn noise_is_refused_or_a_value(
+        mut bytes in prop::collection::vec(prop_oneof![0..30_u8, any::<u8>()], 1..80),
+        form in 0..26_u8,
+    ) {
+        bytes[0] = form;
+        footer::append(&mut bytes);
+        if let Ok(content) = load(&bytes, 1 << 16) {
+            let value = content.encode();
+            prop_assert_eq!(crate::check(&value), Ok(()));
+        }
+    }
+}
