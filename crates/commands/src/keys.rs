@@ -10,6 +10,7 @@ use crate::space::{Halt, Space};
 crate::module::modules! {
     copy,
     del,
+    dump,
     exists,
     expire,
     key_explain,
@@ -19,6 +20,7 @@ crate::module::modules! {
     persist,
     randomkey,
     rename,
+    restore,
     scan,
     ttl,
     type_name,
