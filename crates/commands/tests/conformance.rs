@@ -104,6 +104,11 @@ fn values_move_and_are_copied_as_in_redis() {
 }
 
 #[test]
+fn dumps_are_those_of_redis() {
+    check("redis-7.4.1-dump.txt");
+}
+
+#[test]
 fn own_limits_and_departures() {
     check("own.txt");
 }

@@ -2,14 +2,22 @@
 
 use bytes::Bytes;
 
-use crate::{blobs, set, string};
+use super::listpack;
+use crate::{blobs, list, set, string};
+
+/// Bytes of a list that redis-server keeps in one piece (`list-max-listpack-size`).
+pub(super) const LISTPACK_LEN_MAX: usize = 8192;
 
 /// A value with elements in the order of its dump. All are checked: elements that must differ do,
 /// scores are numbers, no collection is empty.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Content {
     String(Vec<u8>),
-    List(Elements),
+    List {
+        elements: Elements,
+        /// They came in one piece.
+        is_whole: bool,
+    },
     Set(Elements),
     SortedSet {
         members: Elements,
@@ -30,6 +38,12 @@ impl Content {
     pub fn encode(&self) -> Bytes {
         match self {
             Content::String(text) => string::encode(text),
+            Content::List { elements, is_whole } => {
+                let is_small = *is_whole && listpack::fits(elements.iter(), LISTPACK_LEN_MAX);
+                let encoding =
+                    if is_small { list::Encoding::Listpack } else { list::Encoding::Quicklist };
+                list::encode_parts(encoding, &[&elements.bytes])
+            }
             Content::Set(members) => {
                 let mut growth = set::Growth::new(set::Encoding::Intset);
                 members.iter().for_each(|member| growth.push(member));

@@ -112,6 +112,18 @@ fn back_len(len: usize) -> ([u8; 5], usize) {
     (bytes, groups)
 }
 
+/// True if a listpack of these elements has at most `limit` bytes.
+pub(super) fn fits<'a>(elements: impl Iterator<Item = &'a [u8]>, limit: usize) -> bool {
+    let mut writer = Writer::new();
+    for element in elements {
+        if !writer.has_room(element, limit) {
+            return false;
+        }
+        writer.push(element);
+    }
+    true
+}
+
 /// Writes a listpack.
 pub(super) struct Writer {
     bytes: Vec<u8>,
@@ -123,12 +135,24 @@ impl Writer {
         Writer { bytes: vec![0; HEADER_LEN], count: 0 }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// True if the listpack has at most `limit` bytes after another element.
+    pub(super) fn has_room(&self, element: &[u8], limit: usize) -> bool {
+        let form = match (parse_i64(element), element.len()) {
+            (Some(0..=127), _) => 1,
+            (Some(-4096..=4095), _) => 2,
+            (Some(-32_768..=32_767), _) => 3,
+            (Some(-8_388_608..=8_388_607), _) => 4,
+            (Some(-2_147_483_648..=2_147_483_647), _) => 5,
+            (Some(_), _) => 9,
+            (None, len @ 0..64) => 1 + len,
+            (None, len @ 64..4096) => 2 + len,
+            (None, len) => 5 + len,
+        };
+        self.bytes.len() + form + back_len(form).1 + 1 <= limit
     }
 
     /// Appends an element, as an integer if it is the text of one.
@@ -247,6 +271,18 @@ mod tests {
             all.push(vec![b'y'; len]);
             let bytes = listpack(&all.iter().map(Vec::as_slice).collect::<Vec<_>>());
             prop_assert_eq!(parse(&bytes), Some(all));
+        }
+
+        #[test]
+        fn room_is_that_of_the_next_element(
+            text in prop_oneof![
+                (0..5000_usize).prop_map(|len| vec![b'x'; len]),
+                (any::<i64>(), 0..64_u32).prop_map(|(n, shift)| (n >> shift).to_string().into_bytes()),
+            ],
+        ) {
+            let len = listpack(&[&text]).len();
+            prop_assert!(fits([text.as_slice()].into_iter(), len));
+            prop_assert!(!fits([text.as_slice()].into_iter(), len - 1));
         }
 
         #[test]

@@ -45,8 +45,11 @@ pub(super) fn content(body: &[u8], limit: usize) -> Result<Content, LoadError> {
     let mut reader = Reader::new(body, limit);
     let content = match reader.byte()? {
         STRING => string(&mut reader)?,
-        LIST => Content::List(elements(&mut reader, 1)?),
-        LIST_ZIPLIST => Content::List(packed(&mut reader, Packed::Ziplist)?),
+        LIST => Content::List { elements: elements(&mut reader, 1)?, is_whole: true },
+        LIST_ZIPLIST => {
+            // redis-server does not look whether a smaller form suffices.
+            Content::List { elements: packed(&mut reader, Packed::Ziplist)?, is_whole: false }
+        }
         LIST_QUICKLIST => quicklist(&mut reader, |_| Ok(NODE_PACKED), Packed::Ziplist)?,
         LIST_QUICKLIST_2 => quicklist(&mut reader, Reader::len, Packed::Listpack)?,
         SET => Content::Set(elements(&mut reader, 1)?),
@@ -77,7 +80,7 @@ pub(super) fn content(body: &[u8], limit: usize) -> Result<Content, LoadError> {
 fn is_sound(content: &Content) -> bool {
     match content {
         Content::String(_) => true,
-        Content::List(elements) => !elements.is_empty(),
+        Content::List { elements, .. } => !elements.is_empty(),
         Content::Set(members) => !members.is_empty() && members.differ(1),
         Content::SortedSet { members, scores } => {
             !members.is_empty() && members.len() == scores.len() && members.differ(1)
@@ -144,19 +147,25 @@ fn quicklist<'a>(
     mut node: impl FnMut(&mut Reader<'a>) -> Result<u64, LoadError>,
     packed: Packed,
 ) -> Result<Content, LoadError> {
-    let mut elements = Elements::default();
+    let (mut elements, mut is_whole) = (Elements::default(), true);
     for _ in 0..reader.count()? {
         let kind = node(reader)?;
         let bytes = reader.string()?;
+        let before = elements.len();
         match kind {
             NODE_PACKED => {
                 visit(&bytes, packed, |element| reader.push_packed(&mut elements, element))?;
             }
-            NODE_PLAIN if !bytes.is_empty() => reader.push(&mut elements, &bytes)?,
+            NODE_PLAIN if !bytes.is_empty() => {
+                reader.push(&mut elements, &bytes)?;
+                is_whole = false;
+            }
             _ => return Err(LoadError::Format),
         }
+        // A node may be empty.
+        is_whole &= before == 0 || before == elements.len();
     }
-    Ok(Content::List(elements))
+    Ok(Content::List { elements, is_whole })
 }
 
 fn sorted_set(reader: &mut Reader<'_>) -> Result<Content, LoadError> {

@@ -2,8 +2,9 @@
 
 use base::decimal::parse_i64;
 
-use super::{intset, load, listpack};
-use crate::{Blobs, DecodeError, Kind, set, string};
+use super::content::LISTPACK_LEN_MAX;
+use super::{intset, listpack, load};
+use crate::{Blobs, DecodeError, Kind, List, list, set, string};
 
 /// Marks of the high bits of a length, and first bytes of longer ones.
 const LEN_14: u8 = 0x40;
@@ -23,10 +24,39 @@ pub(super) fn value(value: &[u8]) -> Result<Vec<u8>, DecodeError> {
             out.push(load::STRING);
             put_string(&mut out, string::decode(value)?);
         }
+        Kind::List => put_list(&mut out, &list::decode(value)?),
         Kind::Set => put_set(&mut out, &set::decode(value)?),
         unknown => return Err(DecodeError::UnknownKind(unknown as u8)),
     }
     Ok(out)
+}
+
+/// Elements that fill a node stand alone.
+fn put_list(out: &mut Vec<u8>, list: &List<'_>) {
+    out.push(load::LIST_QUICKLIST_2);
+    let (mut nodes, mut count) = (Vec::new(), 0);
+    let mut packed = listpack::Writer::new();
+    let mut put_node = |kind: u64, bytes: &[u8]| {
+        put_len(&mut nodes, kind);
+        put_string(&mut nodes, bytes);
+        count += 1;
+    };
+    for element in list.elements {
+        if !packed.is_empty() && !packed.has_room(element, LISTPACK_LEN_MAX) {
+            let full = std::mem::replace(&mut packed, listpack::Writer::new());
+            put_node(load::NODE_PACKED, &full.finish());
+        }
+        if packed.has_room(element, LISTPACK_LEN_MAX) {
+            packed.push(element);
+        } else {
+            put_node(load::NODE_PLAIN, element);
+        }
+    }
+    if !packed.is_empty() {
+        put_node(load::NODE_PACKED, &packed.finish());
+    }
+    put_len(out, count);
+    out.extend_from_slice(&nodes);
 }
 
 fn put_set(out: &mut Vec<u8>, set: &set::Set<'_>) {

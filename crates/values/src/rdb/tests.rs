@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{set, string};
+use crate::{list, set, string};
 
 /// The same value out of its dump.
 fn again(value: &[u8]) -> bytes::Bytes {
@@ -22,6 +22,18 @@ proptest! {
     ]) {
         let value = string::encode(&text);
         prop_assert_eq!(again(&value), value);
+    }
+
+    #[test]
+    fn lists_come_back(lens in prop::collection::vec(prop_oneof![0..9_usize, 0..9000_usize], 1..9)) {
+        let mut elements = Vec::new();
+        lens.iter().for_each(|&len| crate::blobs::put(&mut elements, &vec![b'x'; len]));
+        let value = list::encode_parts(list::Encoding::Quicklist, &[&elements]);
+        let again = again(&value);
+        let content = list::decode(&again).unwrap();
+        prop_assert_eq!(content.elements.bytes(), elements.as_slice());
+        let is_small = listpack::fits(content.elements.iter(), 8192);
+        prop_assert_eq!(content.encoding == list::Encoding::Listpack, is_small);
     }
 
     #[test]
