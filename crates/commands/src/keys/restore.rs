@@ -39,8 +39,7 @@ const ROW: CommandSpec = CommandSpec {
     ..GENERIC
 };
 
-const NEGATIVE_IDLETIME: ErrorReply =
-    errors::fixed(b"ERR Invalid IDLETIME value, must be >= 0");
+const NEGATIVE_IDLETIME: ErrorReply = errors::fixed(b"ERR Invalid IDLETIME value, must be >= 0");
 const INVALID_FREQUENCY: ErrorReply =
     errors::fixed(b"ERR Invalid FREQ value, must be >= 0 and <= 255");
 const NEGATIVE_TTL: ErrorReply = errors::fixed(b"ERR Invalid TTL value, must be >= 0");
@@ -122,7 +121,7 @@ fn load(ttl: &[u8], dump: &[u8], is_deadline: bool) -> Result<(TimeToLive, Bytes
         LoadError::Format => Refusal::Fault(Fault::Format),
         LoadError::TooLarge(max) => Refusal::TooLarge(max),
     })?;
-    Ok((ttl, content.encode()))
+    Ok((ttl, content.encode().ok_or(Refusal::Fault(Fault::Format))?))
 }
 
 enum Refusal {

@@ -33,10 +33,10 @@ pub enum Content {
 }
 
 impl Content {
-    /// The value, with the encoding that its content asks for.
+    /// The value, with the encoding that its content asks for. `None` for a type without values.
     #[must_use]
-    pub fn encode(&self) -> Bytes {
-        match self {
+    pub fn encode(&self) -> Option<Bytes> {
+        Some(match self {
             Content::String(text) => string::encode(text),
             Content::List { elements, is_whole } => {
                 let is_small = *is_whole && listpack::fits(elements.iter(), LISTPACK_LEN_MAX);
@@ -49,8 +49,8 @@ impl Content {
                 members.iter().for_each(|member| growth.push(member));
                 growth.encode()
             }
-            _ => Bytes::new(),
-        }
+            Content::SortedSet { .. } | Content::Hash { .. } => return None,
+        })
     }
 }
 

@@ -152,7 +152,9 @@ impl Writer {
             (None, len @ 64..4096) => 2 + len,
             (None, len) => 5 + len,
         };
-        self.bytes.len() + form + back_len(form).1 + 1 <= limit
+        let len = self.bytes.len() + form + back_len(form).1;
+        // The mark of the end follows.
+        len < limit
     }
 
     /// Appends an element, as an integer if it is the text of one.

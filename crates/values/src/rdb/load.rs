@@ -199,11 +199,7 @@ fn parse_score(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-fn push_score(
-    reader: &mut Reader<'_>,
-    scores: &mut Vec<f64>,
-    score: f64,
-) -> Result<(), LoadError> {
+fn push_score(reader: &mut Reader<'_>, scores: &mut Vec<f64>, score: f64) -> Result<(), LoadError> {
     if score.is_nan() {
         return Err(LoadError::Format);
     }

@@ -113,7 +113,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Appends an element.
-    pub(super) fn push(&mut self, elements: &mut Elements, element: &[u8]) -> Result<(), LoadError> {
+    pub(super) fn push(
+        &mut self,
+        elements: &mut Elements,
+        element: &[u8],
+    ) -> Result<(), LoadError> {
         self.allocate(blobs::encoded_len(element.len()))?;
         elements.push(element);
         Ok(())
