@@ -85,8 +85,8 @@ impl Parts {
         }
     }
 
-    /// Begins with a queue where no work is under way: goes on as owner, forwards, reads first, or
-    /// proposes together with phase 1. False if phase 1 is left.
+    /// Starts on a queue without work in progress: continues as owner, forwards, reads first, or
+    /// combines both phases. False if phase 1 must follow.
     pub(crate) fn lead(&mut self, core: &mut Core, cx: &mut Cx<'_>, active: &mut Active) -> bool {
         resumed::try_resume(core, cx, active)
             || self.forwarding.try_forward(core, cx, active)
@@ -94,7 +94,7 @@ impl Parts {
             || self.combined.try_propose(core, cx, active, &self.deltas)
     }
 
-    /// Looks at a message before its handler does. True if that was all that it needed.
+    /// Handles a message before its handler does. True if no handler needs it any more.
     pub(crate) fn intercept(
         &mut self,
         core: &mut Core,
@@ -151,7 +151,7 @@ impl Parts {
         false
     }
 
-    /// A member delivers an accept late, and this node knows that it cannot hold that.
+    /// True if this node knows that it cannot hold a register that is delivered late.
     fn forbids_repair(
         &mut self,
         cx: &mut Cx<'_>,
@@ -233,13 +233,16 @@ impl Parts {
         }
     }
 
-    /// Anti-entropy, and the parts that it works with.
+    /// Anti-entropy, and the parts that it uses.
     fn comparing<'a>(
         &'a mut self,
         core: &'a mut Core,
-    ) -> (&'a mut AntiEntropy, comparison::Parts<'a>) {
-        let parts =
-            comparison::Parts { core, detector: &mut self.detector, deletion: &mut self.deletion };
+    ) -> (&'a mut AntiEntropy, comparison::Helpers<'a>) {
+        let parts = comparison::Helpers {
+            core,
+            detector: &mut self.detector,
+            deletion: &mut self.deletion,
+        };
         (&mut self.anti_entropy, parts)
     }
 
@@ -258,7 +261,7 @@ impl Parts {
         }
     }
 
-    /// The register is resident: does the work that is due for it.
+    /// The register is resident: starts its due action.
     fn on_due(&mut self, core: &mut Core, cx: &mut Cx<'_>, key: Key, due: Due) {
         match due {
             Due::Recover => {
@@ -331,23 +334,23 @@ impl Parts {
         }
     }
 
-    /// Before the core hears of it.
+    /// Precedes the core's handler.
     pub(crate) fn on_peer_up(&mut self, core: &Core, cx: &mut Cx<'_>, node: NodeId) {
         self.anti_entropy.repairs.on_returned(cx, node);
         self.anti_entropy.ranges.doubt_member(core.env(), cx, node);
         self.recovery.on_peer_up(cx, node);
     }
 
-    /// After the core has sent its own messages again.
+    /// Follows the core's resends.
     pub(crate) fn resend_to(&mut self, core: &mut Core, cx: &mut Cx<'_>, node: NodeId) {
         self.combined.on_peer_up(core, cx, node);
         self.forwarding.on_peer_up(cx, node);
     }
 
-    /// Proposals that a slow member was spared are told to it now.
+    /// Sends a steady member the proposals that it was spared.
     pub(crate) fn on_peer_steady(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         self.anti_entropy.repairs.on_returned(cx, node);
-        // Comparisons with it alone have waited for this.
+        // Comparisons with this member alone have waited until now.
         self.anti_entropy.ranges.arm(cx, cx.now);
     }
 

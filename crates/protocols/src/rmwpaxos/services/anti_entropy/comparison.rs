@@ -52,8 +52,8 @@ pub(crate) struct AntiEntropy {
     pub(crate) figures: Figures,
 }
 
-/// The parts that a comparison works with.
-pub(crate) struct Parts<'a> {
+/// The parts around a comparison that it uses.
+pub(crate) struct Helpers<'a> {
     pub(crate) core: &'a mut Core,
     pub(crate) detector: &'a mut RollbackDetector,
     pub(crate) deletion: &'a mut Deletion,
@@ -139,7 +139,7 @@ impl AntiEntropy {
         self.patrol.start(core.env(), cx);
     }
 
-    pub(crate) fn on_timer(&mut self, parts: &mut Parts<'_>, cx: &mut Cx<'_>) {
+    pub(crate) fn on_timer(&mut self, parts: &mut Helpers<'_>, cx: &mut Cx<'_>) {
         // An earlier timer may have replaced this one. Only the newest arms another.
         if !self.ranges.on_fired(cx) || mutation::is(Mutation::NoComparison) {
             return;
@@ -215,7 +215,7 @@ impl AntiEntropy {
     /// True if the scan was for a comparison, of this node or another.
     pub(crate) fn on_scanned(
         &mut self,
-        parts: &mut Parts<'_>,
+        parts: &mut Helpers<'_>,
         cx: &mut Cx<'_>,
         scanned: &mut Scanned<Register>,
     ) -> bool {
@@ -239,7 +239,7 @@ impl AntiEntropy {
     /// Asks the others after this node's part of the range is read.
     fn ask_range(
         &mut self,
-        parts: &mut Parts<'_>,
+        parts: &mut Helpers<'_>,
         cx: &mut Cx<'_>,
         scanned: Scanned<Register>,
         began: Nanos,
@@ -331,7 +331,7 @@ impl AntiEntropy {
 
     fn answer_range(
         &mut self,
-        parts: &mut Parts<'_>,
+        parts: &mut Helpers<'_>,
         cx: &mut Cx<'_>,
         answering: Answering,
         scanned: Scanned<Register>,
@@ -378,7 +378,7 @@ impl AntiEntropy {
 
     pub(crate) fn on_compared(
         &mut self,
-        parts: &mut Parts<'_>,
+        parts: &mut Helpers<'_>,
         cx: &mut Cx<'_>,
         from: Peer,
         id: u64,
@@ -455,7 +455,7 @@ impl AntiEntropy {
     /// not help, proposes it anew, because the member has promised a higher ballot.
     pub(crate) fn deliver_late(
         &mut self,
-        parts: &mut Parts<'_>,
+        parts: &mut Helpers<'_>,
         cx: &mut Cx<'_>,
         (key, lower): (Key, Round),
         to: NodeId,
