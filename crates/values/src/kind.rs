@@ -71,6 +71,7 @@ impl Kind {
 pub fn check(value: &[u8]) -> Result<(), DecodeError> {
     match Kind::of(value)? {
         Kind::String => Ok(()),
+        Kind::Hash => crate::Hash::decode(value).map(drop),
         Kind::Set => crate::set::decode(value).map(drop),
         Kind::List => crate::list::decode(value).map(drop),
         unknown => Err(DecodeError::UnknownKind(unknown as u8)),

@@ -6,6 +6,7 @@
 
 pub mod blobs;
 pub mod float;
+pub mod hash;
 mod kind;
 pub mod list;
 pub mod lookup;
@@ -16,6 +17,7 @@ mod unsigned;
 
 pub use blobs::Blobs;
 pub use float::Extended;
+pub use hash::Hash;
 pub use kind::{DecodeError, Kind, check};
 pub use list::List;
 pub use lookup::Lookup;
