@@ -1,14 +1,14 @@
 //! Elements of a collection: a page of a scan, and random ones.
 
-#![allow(dead_code, reason = "used by commands on collections")]
-
 use base::Prng;
 use base::checksum;
 use base::decimal::parse_i64;
 use types::Reply;
+use types::wire::{Malformed, Reader};
 
 use crate::errors::{self, ErrorReply};
 use crate::glob::{self, Case};
+use crate::operation::{self, Sink};
 
 /// Elements that a scan visits in one call, by default.
 const PAGE_DEFAULT: usize = 10;
@@ -68,6 +68,26 @@ impl<'a> ScanOptions<'a> {
             };
         }
         Ok(options)
+    }
+
+    /// Writes all options at the end of a body.
+    pub(crate) fn put(&self, out: &mut impl Sink) {
+        out.byte(u8::from(self.pattern.is_some()) | u8::from(self.names_only) << 1);
+        out.varint(self.cursor);
+        out.varint(self.count as u64);
+        out.bytes(self.pattern.unwrap_or_default());
+    }
+
+    /// Reads the options that [`ScanOptions::put`] wrote.
+    pub(crate) fn take(fields: &mut Reader<'a>) -> Result<ScanOptions<'a>, Malformed> {
+        let flags = fields.u8()?;
+        if flags > 3 {
+            return Err(Malformed);
+        }
+        let (cursor, count) = (fields.varint()?, fields.varint()?);
+        let count = usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Malformed)?;
+        let pattern = if flags & 1 == 1 { Some(operation::rest(fields)?) } else { None };
+        Ok(ScanOptions { cursor, pattern, count, names_only: flags & 2 == 2 })
     }
 
     /// The cursor of the next call, and the indexes of the elements that this call visits, of

@@ -3,6 +3,7 @@
 use types::{Applied, Clock, Update, View};
 
 use crate::context::Context;
+use crate::lapse;
 use crate::operation;
 use crate::table;
 
@@ -21,6 +22,18 @@ impl Default for Interpreter {
 
 impl Update for Interpreter {
     fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
+        match lapse::find(view, clock) {
+            None => self.run(view, body, clock),
+            Some(lapsed) => {
+                let applied = self.run(lapse::rest(view, &lapsed), body, clock);
+                lapse::after_removal(lapsed, applied)
+            }
+        }
+    }
+}
+
+impl Interpreter {
+    fn run(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
         let cx = self.context(view, clock);
         let handler = body
             .split_first()
@@ -30,9 +43,8 @@ impl Update for Interpreter {
             None => operation::not_understood(),
         }
     }
-}
 
-impl Interpreter {
+    /// The surroundings of an operation. The caller takes fields that are over off the state.
     pub(crate) fn context<'a>(&self, view: View<'a>, clock: Clock) -> Context<'a> {
         Context { view, clock, max_value_len: self.max_value_len }
     }

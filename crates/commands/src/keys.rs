@@ -1,6 +1,6 @@
 //! Commands on keys of any type, and on the keyspace.
 
-mod time;
+pub(crate) mod time;
 
 use types::{Change, ExpiryChange};
 

@@ -14,6 +14,7 @@ use types::{
 use crate::context::Context;
 use crate::errors::ErrorReply;
 use crate::interpreter::Interpreter;
+use crate::lapse;
 use crate::plan::{Arguments, Execution, Plan};
 use crate::table;
 
@@ -65,11 +66,15 @@ impl<'a> Space<'a> {
         self
     }
 
-    /// Loads the state of a key.
+    /// Loads the state of a key. Fields that are over are gone, which is its first change.
     pub fn load(&mut self, key: Bytes, view: View<'_>) {
         let value = view.value.map(Bytes::copy_from_slice);
         let View { ttl, ends, .. } = view;
-        self.keys.insert(key, Held { found: value.clone(), value, ttl, ends, set: None });
+        let mut held = Held { found: value.clone(), value, ttl, ends, set: None };
+        if let Some(lapsed) = lapse::find(view, self.clock) {
+            held.change(lapse::removal(lapsed), self.clock);
+        }
+        self.keys.insert(key, held);
     }
 
     #[must_use]

@@ -20,6 +20,7 @@ pub(crate) static GROUPS: &[&[Module]] = &[
     crate::hyperloglog::MODULES,
     crate::list::MODULES,
     crate::set::MODULES,
+    crate::hash::MODULES,
     crate::transactions::MODULES,
     crate::monitoring::MODULES,
 ];

@@ -63,6 +63,11 @@ impl Extended {
         Some(Extended { negative, magnitude })
     }
 
+    #[must_use]
+    pub fn is_finite(self) -> bool {
+        self.finite().is_some()
+    }
+
     /// The sum, `None` when it is no finite number.
     #[must_use]
     pub fn plus(self, other: Extended) -> Option<Extended> {

@@ -1,9 +1,9 @@
 //! Hashes: fields with values. A field may have an end, a time at which it is gone.
 //!
-//! Behind the type byte and the [`Encoding`] stand the fields: name and value of each, as [`blobs`].
-//! In an encoding with ends, a varint precedes both: Unix milliseconds, or 0 for a field that stays.
-//! Fields with an end come first, the earliest ahead, so the first number tells whether any field
-//! is over. Other fields keep the order in which they were added.
+//! Behind the type byte and the [`Encoding`] stand the fields: name and value of each, as
+//! [`blobs`]. In an encoding with ends, a varint precedes both: Unix milliseconds, or 0 for a field
+//! that stays. Fields with an end come first, the earliest ahead, so the first number tells whether
+//! any field is over. Other fields keep the order in which they were added.
 
 mod draft;
 mod encoding;

@@ -31,7 +31,7 @@ const OBJECT: &[CommandSpec] = &[
     CommandSpec {
         name: "object|encoding",
         since: "2.2.3",
-        summary: "Answers how redis-server would keep the value at a key: int, embstr or raw.",
+        summary: "Answers how redis-server would keep the value at a key.",
         execution: Key(plan_encoding),
         ..ON_VALUE
     },
@@ -154,6 +154,7 @@ fn encoding(value: &[u8]) -> Result<&'static str, ErrorReply> {
                 None => "raw",
             }
         }
+        Kind::Hash => values::Hash::decode(value)?.encoding().name(),
         Kind::List => values::list::decode(value)?.encoding.name(),
         Kind::Set => values::set::decode(value)?.encoding().name(),
         other => other.name(),

@@ -2,19 +2,19 @@
 
 /// Variants stand in the order of their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     Seconds,
     Milliseconds,
 }
 
 /// Variants stand in the order of their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// A length of time from now.
     Span,
     /// A Unix time.
     Deadline,
 }
 
-pub(super) const UNITS: [Unit; 2] = [Unit::Seconds, Unit::Milliseconds];
-pub(super) const FORMS: [Form; 2] = [Form::Span, Form::Deadline];
+pub(crate) const UNITS: [Unit; 2] = [Unit::Seconds, Unit::Milliseconds];
+pub(crate) const FORMS: [Form; 2] = [Form::Span, Form::Deadline];

@@ -56,9 +56,9 @@ impl<'a> Draft<'a> {
     /// Begins a change of the fields called `names`, which may repeat. A seed that clients cannot
     /// guess keeps them from choosing names whose hashes collide.
     #[must_use]
-    pub fn new<N>(old: Hash<'a>, names: N, seed: u64) -> Draft<'a>
+    pub fn new<'n: 'a, N>(old: Hash<'a>, names: N, seed: u64) -> Draft<'a>
     where
-        N: ExactSizeIterator<Item = &'a [u8]>,
+        N: ExactSizeIterator<Item = &'n [u8]>,
     {
         let map = match names.len() {
             ..=FEW => Names::Few,
@@ -74,7 +74,9 @@ impl<'a> Draft<'a> {
         names.for_each(|name| draft.add_slot(name));
         let mut missing = draft.slots.len();
         for (place, field) in old.places() {
-            if let Some(slot) = draft.find(field.name) {
+            // Damaged bytes may name a field twice: the first one counts.
+            let slot = draft.find(field.name).filter(|&slot| draft.slots[slot].place.is_none());
+            if let Some(slot) = slot {
                 draft.slots[slot].place = Some(place);
                 draft.slots[slot].now = Some(field);
                 missing -= 1;

@@ -1,3 +1,5 @@
+//! Bytes of hashes, and changes compared with a model of Redis.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
