@@ -6,6 +6,7 @@
 pub mod assertions;
 pub mod checksum;
 pub mod decimal;
+pub mod double;
 pub mod histogram;
 mod mutation;
 pub mod prng;

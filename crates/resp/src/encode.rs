@@ -61,7 +61,7 @@ pub fn push(out: &mut Vec<u8>, len: usize) {
     header(out, b'>', len);
 }
 
-/// The shortest text that reads back as `value`.
+/// The text of [`double_text`].
 pub fn double(out: &mut Vec<u8>, value: f64) {
     line(out, b',', double_text(value).as_bytes());
 }
@@ -114,20 +114,10 @@ fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The shortest decimal text that reads back as `value`.
+/// A short text that reads back as `value`, digit by digit as Redis 7.4 prints it.
 #[must_use]
 pub fn double_text(value: f64) -> String {
-    if value.is_nan() {
-        return "nan".to_string();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "inf" } else { "-inf" }.to_string();
-    }
-    let magnitude = value.abs();
-    if magnitude != 0.0 && !(1e-5..1e17).contains(&magnitude) {
-        return format!("{value:e}");
-    }
-    format!("{value}")
+    base::double::text(value)
 }
 
 #[cfg(test)]
@@ -161,9 +151,14 @@ mod tests {
 
     #[test]
     fn doubles_are_short_and_read_back() {
-        for (value, text) in
-            [(0.1, "0.1"), (3.0, "3"), (1e300, "1e300"), (2.5e-7, "2.5e-7"), (-0.0, "-0")]
-        {
+        for (value, text) in [
+            (0.1, "0.1"),
+            (3.0, "3"),
+            (1e300, "1e+300"),
+            (1e20, "1e+20"),
+            (2.5e-7, "2.5e-7"),
+            (-0.0, "-0"),
+        ] {
             assert_eq!(double_text(value), text);
             assert_eq!(text.parse::<f64>().unwrap(), value);
         }
