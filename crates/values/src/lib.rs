@@ -5,6 +5,7 @@
 //! The crate `commands` decides the effect of commands.
 
 pub mod blobs;
+pub mod double;
 pub mod float;
 pub mod hash;
 mod kind;
