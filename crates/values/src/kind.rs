@@ -1,5 +1,7 @@
 //! The type of a value: its first byte.
 
+use crate::SortedSet;
+
 /// The type of a value. The numbers are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -74,6 +76,7 @@ pub fn check(value: &[u8]) -> Result<(), DecodeError> {
         Kind::Hash => crate::Hash::decode(value).map(drop),
         Kind::Set => crate::set::decode(value).map(drop),
         Kind::List => crate::list::decode(value).map(drop),
+        Kind::SortedSet => SortedSet::decode(value).map(drop),
         unknown => Err(DecodeError::UnknownKind(unknown as u8)),
     }
 }

@@ -13,6 +13,7 @@ pub mod list;
 pub mod lookup;
 pub mod rdb;
 pub mod set;
+pub mod sorted_set;
 pub mod string;
 mod unsigned;
 
@@ -22,3 +23,4 @@ pub use hash::Hash;
 pub use kind::{DecodeError, Kind, check};
 pub use list::List;
 pub use lookup::Lookup;
+pub use sorted_set::SortedSet;
