@@ -33,6 +33,7 @@ mod row;
 mod server;
 mod session_verb;
 mod set;
+mod sorted_set;
 pub mod space;
 pub mod spec;
 mod string;

@@ -21,6 +21,7 @@ pub(crate) static GROUPS: &[&[Module]] = &[
     crate::list::MODULES,
     crate::set::MODULES,
     crate::hash::MODULES,
+    crate::sorted_set::MODULES,
     crate::transactions::MODULES,
     crate::monitoring::MODULES,
 ];

@@ -157,6 +157,7 @@ fn encoding(value: &[u8]) -> Result<&'static str, ErrorReply> {
         Kind::Hash => values::Hash::decode(value)?.encoding().name(),
         Kind::List => values::list::decode(value)?.encoding.name(),
         Kind::Set => values::set::decode(value)?.encoding().name(),
+        Kind::SortedSet => values::SortedSet::decode(value)?.encoding().name(),
         other => other.name(),
     })
 }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use base::Millis;
 use bytes::Bytes;
 use commands::{Interpreter, Plan};
+use resp::encode;
 use types::{Applied, Change, Clock, Command, ExpiryChange, Reply, TimeToLive, Update, View};
 
 /// One database: keys expire when they are looked at.
@@ -235,6 +236,11 @@ pub fn heard(reply: Reply) -> resp::Reply {
         Reply::Map(pairs) => {
             resp::Reply::Map(pairs.into_iter().map(|(k, v)| (heard(k), heard(v))).collect())
         }
+        Reply::Pairs(pairs) => {
+            let pair = |(key, value)| resp::Reply::Array(all(vec![key, value]));
+            resp::Reply::Array(pairs.into_iter().map(pair).collect())
+        }
+        Reply::Double(types::Double(value)) => resp::Reply::Double(value),
         other => panic!("no script has {other:?}"),
     }
 }
@@ -254,6 +260,7 @@ pub fn render(reply: &resp::Reply) -> String {
             let pairs = pairs.iter().map(|(k, v)| format!("{} {}", render(k), render(v)));
             format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
         }
+        resp::Reply::Double(value) => format!(",{}", encode::double_text(*value)),
         other => format!("{other:?}"),
     }
 }
