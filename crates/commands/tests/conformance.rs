@@ -49,6 +49,21 @@ fn counters_answer_as_redis_does() {
 }
 
 #[test]
+fn sorted_sets_change_as_in_redis() {
+    check("redis-7.4.1-zadd.txt");
+}
+
+#[test]
+fn ranges_of_sorted_sets_are_those_of_redis() {
+    check("redis-7.4.1-zrange.txt");
+}
+
+#[test]
+fn sorted_sets_combine_as_in_redis() {
+    check("redis-7.4.1-zstore.txt");
+}
+
+#[test]
 fn keys_and_times_answer_as_redis_does() {
     check("redis-7.0.15-keys.txt");
 }

@@ -1,10 +1,20 @@
 //! Byte strings that are looked up: a few are compared one by one, many are hashed.
 
 use foldhash::fast::FixedState;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 /// Comparing as many costs less than hashing one.
 const FEW_MAX: usize = 8;
+
+/// Values by byte strings, hashed.
+pub type Index<'a, T> = HashMap<&'a [u8], T, FixedState>;
+
+/// An empty index. A seed that clients cannot guess keeps them from choosing strings whose hashes
+/// collide.
+#[must_use]
+pub fn index<'a, T>(seed: u64) -> Index<'a, T> {
+    HashMap::with_hasher(FixedState::with_seed(seed))
+}
 
 /// A set of byte strings in memory.
 #[derive(Clone, Debug)]

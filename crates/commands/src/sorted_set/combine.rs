@@ -3,11 +3,11 @@
 mod options;
 mod rows;
 
-use std::collections::BTreeMap;
-
 use types::Reply;
-use values::SortedSet;
+use values::lookup::{self, Index};
+use values::set::Set;
 use values::sorted_set::Element;
+use values::{Kind, SortedSet};
 
 use crate::context::Context;
 use crate::errors::ErrorReply;
@@ -51,7 +51,7 @@ fn run(
     for (source, weight) in sources.iter_mut().zip(&options.weights) {
         source.weight = *weight;
     }
-    let elements = combine(sources, operator, options.aggregate);
+    let elements = combine(sources, operator, options.aggregate, args.clock.seed);
     match to {
         Use::Answer => {
             let mut elements = elements;
@@ -77,7 +77,12 @@ struct Source<'a> {
     weight: f64,
 }
 
+/// Members of a set count as elements of score 1.
 fn elements_of<'a>(cx: &Context<'a>) -> Result<Vec<Element<'a>>, ErrorReply> {
+    if cx.view.value.is_some_and(|value| Kind::of(value) == Ok(Kind::Set)) {
+        let set = cx.set()?.unwrap_or(Set::EMPTY);
+        return Ok(set.iter().map(|member| Element { score: 1.0, member }).collect());
+    }
     Ok(cx.sorted_set()?.unwrap_or(SortedSet::EMPTY).iter().collect())
 }
 
@@ -86,13 +91,14 @@ fn combine<'a>(
     mut sources: Vec<Source<'a>>,
     operator: Operator,
     aggregate: Aggregate,
+    seed: u64,
 ) -> Vec<Element<'a>> {
     if operator != Operator::Difference {
         // As redis-server: sums of fractions depend on the order.
         sources.sort_by_key(|source| source.elements.len());
     }
     let Some((first, others)) = sources.split_first() else { return Vec::new() };
-    let mut result = Combined::new();
+    let mut result: Combined<'_> = lookup::index(seed);
     for element in &first.elements {
         let score = first.weight * element.score;
         result.insert(element.member, (zero_if_nan(score), 1));
@@ -124,7 +130,7 @@ fn combine<'a>(
 }
 
 /// Scores by member, each with the number of sources that it comes from.
-type Combined<'a> = BTreeMap<&'a [u8], (f64, usize)>;
+type Combined<'a> = Index<'a, (f64, usize)>;
 
 /// Infinity times zero counts as zero.
 fn zero_if_nan(score: f64) -> f64 {

@@ -1,10 +1,8 @@
 //! The elements that a request names.
 
-use std::collections::BTreeMap;
-
 use types::wire::{Malformed, Reader};
-use values::SortedSet;
 use values::sorted_set::Found;
+use values::{SortedSet, lookup};
 
 use crate::operation::Sink;
 
@@ -25,10 +23,14 @@ pub(super) struct Slot<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Looks all names up in one pass over `set`.
-    pub(super) fn find(set: &SortedSet<'_>, members: impl Iterator<Item = &'a [u8]>) -> Named<'a> {
+    /// Looks all names up in one pass over `set`. `seed`: of hashes.
+    pub(super) fn find(
+        set: &SortedSet<'_>,
+        members: impl Iterator<Item = &'a [u8]>,
+        seed: u64,
+    ) -> Named<'a> {
         let mut named = Named { slots: Vec::new(), slot_of: Vec::new() };
-        let mut index = BTreeMap::new();
+        let mut index = lookup::index(seed);
         for member in members {
             let next = named.slots.len();
             let slot = *index.entry(member).or_insert(next);
@@ -95,10 +97,10 @@ mod tests {
         let set = SortedSet::decode(&value).unwrap();
         let wanted: Vec<&[u8]> =
             names.iter().chain(&names[..5]).map(|name| name.as_bytes()).collect();
-        let many = Named::find(&set, wanted.iter().copied());
+        let many = Named::find(&set, wanted.iter().copied(), 7);
         assert_eq!((many.slots.len(), many.slot_of.len()), (40, 45));
         for (at, name) in wanted.iter().enumerate() {
-            let few = Named::find(&set, [*name, *name].into_iter());
+            let few = Named::find(&set, [*name, *name].into_iter(), 7);
             assert_eq!((few.slots.len(), &few.slot_of[..]), (1, &[0, 0][..]));
             assert_eq!(few.slots[0].found, many.slots[many.slot_of[at]].found);
             assert_eq!(

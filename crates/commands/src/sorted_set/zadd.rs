@@ -166,7 +166,8 @@ impl<'a> Operation<'a> for Add<'a> {
             return unchanged(self.reply(&Outcome::default()));
         }
         let set = found.unwrap_or(SortedSet::EMPTY);
-        let named = Named::find(&set, self.elements.iter().map(|element| element.member));
+        let named =
+            Named::find(&set, self.elements.iter().map(|element| element.member), cx.clock.seed);
         let mut addition = Addition::new(&set, &named, &self.elements);
         for (element, &slot) in self.elements.iter().zip(&named.slot_of) {
             self.add(&mut addition, element, slot)?;

@@ -40,6 +40,7 @@ const ON_RANGE: CommandSpec = CommandSpec {
     flags: &[Readonly, Fast],
     keys: one_key(&["RO", "access"]),
     access: Some(Access::Read),
+    miss: Some(Miss::Integer(0)),
     ..SORTED_SET
 };
 

@@ -52,8 +52,8 @@ fn plan(args: &Arguments<'_>, end: End) -> Result<Command, ErrorReply> {
     let count = match &args.all[2..] {
         [] => None,
         [count] => {
-            let count = parse_i64(count).ok_or(errors::NOT_AN_INTEGER)?;
-            Some(u64::try_from(count).map_err(|_| NOT_POSITIVE)?)
+            let count = parse_i64(count).and_then(|count| u64::try_from(count).ok());
+            Some(count.ok_or(NOT_POSITIVE)?)
         }
         _ => return Err(errors::SYNTAX),
     };

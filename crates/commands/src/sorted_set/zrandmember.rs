@@ -41,6 +41,9 @@ const NOT_BETWEEN: ErrorReply = errors::fixed(
     b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
 );
 
+/// Bytes of an element in a reply besides the member, about.
+const ELEMENT_LEN: usize = 32;
+
 fn plan(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     let [count, words @ ..] = &args.all[2..] else {
         return Ok(args.command(&Random { draw: None }));
@@ -101,10 +104,11 @@ impl Operation<'_> for Random {
         };
         let all: Vec<Element<'_>> = set.iter().collect();
         let Some(Draw { count, with_scores }) = self.draw else {
-            let drawn = elements::draw(all.len(), 1, cx.clock.seed);
+            let drawn = elements::draw(all.len(), 1, cx.clock.seed, |_| 0)?;
             return unchanged(Reply::copy_or_null(drawn.first().map(|&at| all[at].member)));
         };
-        let mut drawn = elements::draw(all.len(), count, cx.clock.seed);
+        let reply_len = |at: usize| all[at].member.len() + ELEMENT_LEN;
+        let mut drawn = elements::draw(all.len(), count, cx.clock.seed, reply_len)?;
         if usize::try_from(count).is_ok_and(|count| count >= all.len()) {
             // As redis-server, which walks from the highest score.
             drawn.reverse();

@@ -117,6 +117,7 @@ const ON_RANGE: CommandSpec = CommandSpec {
     flags: &[Readonly],
     keys: one_key(&["RO", "access"]),
     access: Some(Access::Read),
+    miss: Some(Miss::Empty),
     ..SORTED_SET
 };
 

@@ -38,6 +38,7 @@ const ON_MEMBER: CommandSpec = CommandSpec {
     flags: &[Readonly, Fast],
     keys: one_key(&["RO", "access"]),
     access: Some(Access::Read),
+    miss: Some(Miss::Null),
     ..SORTED_SET
 };
 

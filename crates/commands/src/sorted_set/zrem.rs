@@ -47,7 +47,7 @@ impl<'a> Operation<'a> for Remove<'a> {
 
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let Some(set) = cx.sorted_set()? else { return unchanged(Reply::Integer(0)) };
-        let ranks = Named::find(&set, self.members.iter().copied()).ranks();
+        let ranks = Named::find(&set, self.members.iter().copied(), cx.clock.seed).ranks();
         let reply = Reply::Integer(ranks.len() as i64);
         if ranks.is_empty() {
             return unchanged(reply);

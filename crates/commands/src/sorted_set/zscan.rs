@@ -6,7 +6,7 @@ use values::double;
 use values::sorted_set::{Element, Encoding};
 
 use crate::context::{Context, RunResult, unchanged};
-use crate::elements::{ScanOptions, scan_reply};
+use crate::elements::{ScanOptions, check_cursor, scan_reply};
 use crate::errors::ErrorReply;
 use crate::operation::{Examples, Operation, Sink};
 use crate::row::*;
@@ -36,7 +36,7 @@ const ROW: CommandSpec = CommandSpec {
 
 fn plan(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     // redis-server reads the options after the key.
-    ScanOptions::parse(&args.all[2..3], false)?;
+    check_cursor(args.all[2])?;
     Ok(args.command(&Scan { words: args.all[2..].to_vec() }))
 }
 

@@ -38,6 +38,7 @@ const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(plan_score),
+        miss: Some(Miss::Null),
         ..SORTED_SET
     },
 ];
@@ -90,7 +91,7 @@ impl<'a> Operation<'a> for Scores<'a> {
 
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let set = cx.sorted_set()?.unwrap_or(SortedSet::EMPTY);
-        let named = Named::find(&set, self.members.iter().copied());
+        let named = Named::find(&set, self.members.iter().copied(), cx.clock.seed);
         let score = |slot: &usize| {
             named.slots[*slot].found.map_or(Reply::Null, |found| double(found.score))
         };
