@@ -64,8 +64,7 @@ fn special(value: f64) -> Option<&'static str> {
 /// `digits * 10^last`, with an exponent where Redis prints one.
 fn layout(digits: &str, last: i32) -> String {
     let first = last + digits.len() as i32 - 1;
-    let is_fixed =
-        if last >= 0 { last <= ZEROS_MAX } else { last > -ZEROS_MAX || first.abs() < 4 };
+    let is_fixed = if last >= 0 { last <= ZEROS_MAX } else { last > -ZEROS_MAX || first.abs() < 4 };
     if is_fixed {
         return fixed(digits, last);
     }

@@ -42,10 +42,7 @@ impl Scaled {
     /// The product, its mantissa rounded to 64 bits.
     pub(super) fn times(self, other: Scaled) -> Scaled {
         let product = u128::from(self.mantissa) * u128::from(other.mantissa) + (1 << 63);
-        Scaled {
-            mantissa: (product >> 64) as u64,
-            exponent: self.exponent + other.exponent + 64,
-        }
+        Scaled { mantissa: (product >> 64) as u64, exponent: self.exponent + other.exponent + 64 }
     }
 }
 
