@@ -19,8 +19,8 @@ pub fn parse(text: &[u8]) -> Option<f64> {
     (!is_infinite && !is_lost).then_some(value)
 }
 
-/// Reads an end of a range of scores, as Redis does: blanks may stand in front, a zero byte ends
-/// the text, an empty text is 0, and numbers too large are infinite.
+/// Reads an end of a range of scores. As in Redis, blanks may stand in front, and a zero byte ends
+/// the text. An empty text is 0, and numbers too large are infinite.
 #[must_use]
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -81,7 +81,7 @@ fn read_decimal(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Reads what stands behind `0x`, rounded once: half to even.
+/// Reads the digits behind `0x`, rounded once: half to even.
 fn read_hexadecimal(text: &[u8]) -> Option<f64> {
     let end = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
     let (digits, mut exponent) = match end {

@@ -1,5 +1,5 @@
-//! Sorted sets: the type byte, a byte for the encoding that redis-server would have, then the
-//! elements from the lowest to the highest score, equal scores by member.
+//! Sorted sets: the type byte, a byte for the encoding that redis-server would have, the elements.
+//! They ascend by score, those of equal scores by member.
 //!
 //! An element is its score and its member, which is a length and as many bytes. No count stands in
 //! front, so a change of one element changes one run of bytes: it travels as a small delta.

@@ -21,8 +21,8 @@ impl<'a> SortedSet<'a> {
         self.iter().enumerate().find_map(at)
     }
 
-    /// The value without the elements of the ranks `removed`, which ascend, and with the elements
-    /// `added`, which are in order and not among those that stay.
+    /// The value without the elements of the ranks `removed`, which ascend, and with those of
+    /// `added`, which are in order. No added member is among those that stay.
     #[must_use]
     pub fn changed(
         &self,
