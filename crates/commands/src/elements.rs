@@ -109,16 +109,15 @@ impl<'a> ScanOptions<'a> {
             .collect();
         let mut next = 0;
         if !is_small && visited.len() > self.count {
-            visited.sort_unstable();
-            next = visited[self.count].0;
             // Elements with one hash stay together.
-            let end = visited.partition_point(|&(hash, _)| hash < next);
-            if end == 0 {
-                let end = visited.partition_point(|&(hash, _)| hash <= next);
-                next = visited.get(end).map_or(0, |&(hash, _)| hash);
-                visited.truncate(end);
+            let (page, &mut (end, _), _) = visited.select_nth_unstable(self.count);
+            if page.iter().any(|&(hash, _)| hash < end) {
+                next = end;
+                visited.retain(|&(hash, _)| hash < end);
             } else {
-                visited.truncate(end);
+                let later = visited.iter().map(|&(hash, _)| hash).filter(|&hash| hash > end);
+                next = later.min().unwrap_or(0);
+                visited.retain(|&(hash, _)| hash == end);
             }
         }
         let mut indexes: Vec<usize> = visited.into_iter().map(|(_, index)| index).collect();
@@ -209,6 +208,24 @@ mod tests {
 
     fn options(cursor: u64, count: usize) -> ScanOptions<'static> {
         ScanOptions { cursor, pattern: None, count, names_only: false }
+    }
+
+    /// Equal names stand for names whose hashes collide.
+    #[test]
+    fn elements_with_one_hash_share_a_page() {
+        let names: [&[u8]; 7] = [b"a", b"b", b"a", b"c", b"a", b"b", b"a"];
+        let (mut cursor, mut visited) = (0, Vec::new());
+        loop {
+            let (next, page) = options(cursor, 1).page(names.into_iter(), false);
+            assert!(page.iter().all(|&index| names[index] == names[page[0]]), "{page:?}");
+            visited.extend(page);
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        visited.sort_unstable();
+        assert_eq!(visited, [0, 1, 2, 3, 4, 5, 6]);
     }
 
     proptest! {

@@ -33,7 +33,11 @@ impl<'a> Lookup<'a> {
 
     #[must_use]
     pub fn of(blobs: impl IntoIterator<Item = &'a [u8]>, seed: u64) -> Lookup<'a> {
-        let mut lookup = Lookup::new(seed);
+        let (blobs, mut lookup) = (blobs.into_iter(), Lookup::new(seed));
+        let len = blobs.size_hint().0;
+        if len > FEW_MAX {
+            lookup.many.reserve(len);
+        }
         for blob in blobs {
             lookup.insert(blob);
         }
