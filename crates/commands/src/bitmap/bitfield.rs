@@ -195,9 +195,7 @@ impl Step {
         let old = field.read(string, offset);
         let (new, overflow) = match action {
             Action::Get => return number(old),
-            Action::Set { value, overflow } if field.is_signed => (value.into(), overflow),
-            // redis-server takes a negative number for a great one.
-            Action::Set { value, overflow } => (value.cast_unsigned().into(), overflow),
+            Action::Set { value, overflow } => (field.meant(value), overflow),
             Action::Add { by, overflow } => (old + i128::from(by), overflow),
         };
         let Some(new) = field.fit(new, overflow) else { return Reply::Null };

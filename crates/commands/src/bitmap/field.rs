@@ -69,6 +69,14 @@ impl Field {
         string[start..end].copy_from_slice(&window.to_be_bytes()[..end - start]);
     }
 
+    /// The number to set. redis-server takes one that is far below the limits for a great one: the
+    /// distance to the upper limit exceeds its integers.
+    pub(super) fn meant(self, value: i64) -> i128 {
+        let (value, (min, max)) = (i128::from(value), self.limits());
+        let is_far = if self.is_signed { max - value > i64::MAX.into() } else { value < 0 };
+        if value < min && is_far { value + (1 << u64::BITS) } else { value }
+    }
+
     /// A value as the field can hold it; `None` when it must not be written.
     pub(super) fn fit(self, value: i128, overflow: Overflow) -> Option<i128> {
         let (min, max) = self.limits();
