@@ -4,7 +4,7 @@
 //! on from the latest saved value, so a countdown loses at most the time since that save. Three
 //! rules bound that by 1 s and 1 % of the time to live, whenever the crash comes.
 //!
-//! - Spans within a factor of two share a clock, and it is saved once it has run for 0.8 s and 1 %
+//! - Spans within a factor of two share a clock. It is saved once it has run for 0.8 s and 1 %
 //!   of the shortest.
 //! - A clock stands still while no countdown uses it. So a countdown that starts after a long rest
 //!   starts no later than one such step behind the saved value, although no save was due.
