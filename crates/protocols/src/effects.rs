@@ -5,7 +5,7 @@
 //! wait for the same ticket.
 
 use base::Nanos;
-use types::{Command, Key, NodeId, Outcome, Reply, Shard, Tag, Ticket};
+use types::{Command, Key, Lock, NodeId, Outcome, Reply, Shard, Tag, Ticket};
 
 /// A timer of one protocol instance; the instance chooses the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -62,6 +62,8 @@ pub struct Effects<M> {
     pub forgotten: Vec<Shard>,
     /// For the operator.
     pub warnings: Vec<String>,
+    /// Keys whose commands wait for the end of a transaction, which the worker sees to.
+    pub locked: Vec<(Key, Lock)>,
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
     pub violation: Option<Violation>,
@@ -81,6 +83,7 @@ impl<M> Default for Effects<M> {
             disowned: Vec::new(),
             forgotten: Vec::new(),
             warnings: Vec::new(),
+            locked: Vec::new(),
             suspects: Vec::new(),
             violation: None,
         }
@@ -142,6 +145,10 @@ impl<M> Effects<M> {
 
     pub fn warn(&mut self, text: String) {
         self.warnings.push(text);
+    }
+
+    pub fn locked(&mut self, key: Key, lock: Lock) {
+        self.locked.push((key, lock));
     }
 
     pub fn suspect(&mut self, node: NodeId) {

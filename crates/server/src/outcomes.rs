@@ -31,6 +31,9 @@ pub(crate) fn reply(outcome: Outcome) -> Reply {
             "ERR not supported by protocol '{protocol}': it cannot change a value depending on what it was"
         )),
         Outcome::Explained(explanation) => explain::reply(&explanation),
+        Outcome::Held(_) | Outcome::Locked(_) => {
+            Reply::error("ERR internal error: a transaction's outcome for a command")
+        }
         Outcome::Listed { .. } => Reply::error("ERR internal error: a listing for a command"),
     }
 }

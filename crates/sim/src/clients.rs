@@ -305,7 +305,11 @@ impl Clients {
             Outcome::AlreadyDone => Ended::Unknown,
             Outcome::NoQuorum | Outcome::Loading => Ended::Failed,
             Outcome::Unknown => Ended::Unknown,
-            Outcome::Listed { .. } | Outcome::Explained(_) | Outcome::Unsupported(_) => {
+            Outcome::Held(_)
+            | Outcome::Locked(_)
+            | Outcome::Listed { .. }
+            | Outcome::Explained(_)
+            | Outcome::Unsupported(_) => {
                 return Err(format!("{tag:?} {:?} was answered {outcome:?}", op.input));
             }
         };

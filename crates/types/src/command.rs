@@ -3,7 +3,7 @@
 use base::Millis;
 use bytes::Bytes;
 
-use crate::Reply;
+use crate::{Hold, Reply, Settle, Then};
 
 /// How a command may touch the state of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +27,8 @@ pub struct Command {
     pub body: Bytes,
     /// Set where the command is safe to repeat; it then writes even where it would not.
     pub once: Option<Box<Once>>,
+    /// Set where the command is about a transaction's hold on its key.
+    pub hold: Option<Box<Hold>>,
 }
 
 /// Makes a command safe to repeat: within the window, commands of one key with the same session and
@@ -47,7 +49,28 @@ impl Command {
     /// A command that is not safe to repeat.
     #[must_use]
     pub fn new(access: Access, body: Bytes) -> Command {
-        Command { access, body, once: None }
+        Command { access, body, once: None, hold: None }
+    }
+
+    /// The same, behind the end of a hold.
+    #[must_use]
+    pub fn after(self, settle: Settle) -> Command {
+        let then = self.hold.map_or(Then::Run, |hold| hold.then);
+        let hold = Some(Box::new(Hold { settle: Some(settle), then }));
+        Command { access: Access::Update, hold, ..self }
+    }
+
+    /// A command without a body.
+    #[must_use]
+    pub fn holding(access: Access, then: Then) -> Command {
+        let hold = Hold { settle: None, then };
+        Command { hold: Some(Box::new(hold)), ..Command::new(access, Bytes::new()) }
+    }
+
+    /// Only this node proposes it.
+    #[must_use]
+    pub fn stays(&self) -> bool {
+        self.once.is_some() || self.hold.is_some()
     }
 
     /// The same, safe to repeat.

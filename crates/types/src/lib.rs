@@ -6,6 +6,7 @@
 pub mod command;
 pub mod explain;
 pub mod features;
+pub mod hold;
 pub mod id;
 pub mod key;
 pub mod limits;
@@ -19,6 +20,7 @@ pub mod wire;
 pub use command::{
     Access, Applied, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View,
 };
+pub use hold::{Found, Hold, Lock, Locked, Settle, Take, Then};
 pub use id::{AmnesiaCount, Database, Epoch, Incarnation, NodeId, SessionId, Tag, Ticket};
 pub use key::{Key, Shard};
 pub use outcome::{Outcome, Refusal};

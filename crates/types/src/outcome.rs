@@ -1,7 +1,7 @@
 //! How a request ends. Not knowing is an outcome.
 
 use crate::explain::Explanation;
-use crate::{Key, Reply};
+use crate::{Found, Key, Locked, Reply};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -16,6 +16,10 @@ pub enum Outcome {
     Listed { keys: Vec<Key>, undecided: Vec<Key>, next_hash: Option<u64> },
     /// The record of each replica of a key.
     Explained(Box<Explanation>),
+    /// The state that a transaction took or looked at.
+    Held(Box<Found>),
+    /// A transaction holds the key. The command did not run.
+    Locked(Box<Locked>),
     /// Not enough replicas answered; surely no effect, now and for ever.
     NoQuorum,
     /// No quorum confirmed it; it may or may not take effect.

@@ -89,6 +89,9 @@ impl<P: Protocol> EngineOf<P> {
                 P::NAME
             ));
         }
+        if let Some((key, lock)) = self.fx.locked.pop() {
+            shared.fail(format!("{key:?} is held by {:?}, and this node runs none", lock.txid));
+        }
         for key in std::mem::take(&mut self.fx.disowned) {
             self.disown(shared, key.shard(), Some(&key));
         }
@@ -153,6 +156,7 @@ fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
         || !fx.disowned.is_empty()
         || !fx.forgotten.is_empty()
         || !fx.warnings.is_empty()
+        || !fx.locked.is_empty()
         || !fx.appends.is_empty()
         || fx.violation.is_some()
 }

@@ -246,5 +246,6 @@ fn look_after(window: Millis) -> Nanos {
 
 /// A state that should not stay: a tombstone, or one that remembers commands.
 pub(crate) fn leftover(register: &Register) -> Option<&State> {
-    register.state.as_ref().filter(|state| state.is_tombstone() || state.has_once())
+    let is_left = |state: &&State| state.is_tombstone() || state.has_once();
+    register.state.as_ref().filter(|state| !state.has_lock()).filter(is_left)
 }

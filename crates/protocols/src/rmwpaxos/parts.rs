@@ -363,7 +363,7 @@ impl Parts {
                 if state.has_expiry() {
                     self.expirer.schedule(cx, &key, &state);
                 }
-                if state.is_tombstone() || state.has_once() {
+                if (state.is_tombstone() || state.has_once()) && !state.has_lock() {
                     self.deletion.schedule(cx, &key, &state);
                 }
             }

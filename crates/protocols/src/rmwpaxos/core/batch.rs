@@ -7,7 +7,9 @@ use super::hooks::Hooks;
 use super::instance::Core;
 use crate::mutation::{self, Mutation};
 use crate::rmwpaxos::context::{Cx, clock, held};
-use crate::rmwpaxos::progress::active::{Active, InFlight, Phase, PhaseTwo, Resend, Tip};
+use crate::rmwpaxos::progress::active::{
+    Active, InFlight, LockedOut, Phase, PhaseTwo, Resend, Tip,
+};
 use crate::rmwpaxos::progress::operation::{Operation, Place, Source};
 use crate::rmwpaxos::record::state::State;
 use crate::rmwpaxos::record::state_builder::{self, StateBuilder};
@@ -58,17 +60,43 @@ impl Core {
     /// If the proposer is no owner.
     pub(crate) fn run_batch(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> Batch {
         let Phase::Owner(two) = &mut active.phase else { panic!("{:?} has no owner", active.key) };
-        let count = active.queue.len().min(BATCH_MAX);
-        let mut operations: Vec<Operation> = active.queue.drain(..count).collect();
+        let mut left = active.queue.len().min(BATCH_MAX);
+        let mut operations: Vec<Operation> = Vec::with_capacity(left);
+        let mut turned_away: Vec<Operation> = Vec::new();
         let rest = self.estimated_rest(cx, &active.key, two);
         let mut builder = StateBuilder::on(two.tip.state.as_ref(), rest);
+        builder.set_base_version(two.tip.version);
         if !two.droppable.is_empty() {
             base::sometimes!("a command is forgotten after its window");
             builder.drop_over(&std::mem::take(&mut two.droppable));
         }
         let mut must_decide = !two.carried.is_empty();
-        for operation in &mut operations {
-            self.run(cx, operation, &mut builder);
+        while left > 0
+            && let Some(mut operation) = active.queue.pop_front()
+        {
+            left -= 1;
+            if !turned_away.is_empty() && waits_for_locks(&operation) {
+                turned_away.push(operation);
+                continue;
+            }
+            self.run(cx, &mut operation, &mut builder);
+            if operation.command.hold.is_some() {
+                if !builder.is_locked() {
+                    // Those that waited share the transition: no other lock comes in between.
+                    let mut waited =
+                        active.locked_out.take().map_or_else(Vec::new, |it| it.operations);
+                    waited.append(&mut turned_away);
+                    left += waited.len();
+                    waited.into_iter().rev().for_each(|it| active.queue.push_front(it));
+                }
+            } else if matches!(operation.outcome, Outcome::Locked(_)) {
+                if waits_for_locks(&operation) {
+                    turned_away.push(operation);
+                    continue;
+                }
+                // Its attempts are excluded first. Then it surely had no effect.
+                operation.outcome = Outcome::NoQuorum;
+            }
             // A result without effect waits until all attempts of its operation are excluded.
             // [corrections F1]
             let excludes =
@@ -78,6 +106,13 @@ impl Core {
             let is_there = two.tip.state.is_some()
                 || held(cx, &active.key).is_some_and(|register| register.state.is_some());
             must_decide |= operation.source == Source::Collect && is_there;
+            operations.push(operation);
+        }
+        if let Some(lock) = builder.lock().filter(|_| !turned_away.is_empty()) {
+            base::sometimes!("commands wait for the end of a transaction");
+            if LockedOut::add(&mut active.locked_out, lock.txid, turned_away) {
+                cx.fx.locked(active.key.clone(), lock);
+            }
         }
         let collects = operations.iter().any(|operation| operation.source == Source::Collect);
         let state = builder.is_changed().then(|| builder.finish(two.tip.version, two.ballot));
@@ -94,7 +129,8 @@ impl Core {
     ) {
         let base_version = two.tip.version;
         two.k += 1;
-        let is_collectable = batch.collects && state.is_tombstone() && !remembers(&state);
+        let is_collectable =
+            batch.collects && state.is_tombstone() && !state.has_lock() && !remembers(&state);
         two.collecting = is_collectable.then_some(two.k);
         let (version, round) = (state.version(), two.round(two.k));
         two.tip = Tip { state: Some(state.clone()), version, round };
@@ -167,6 +203,11 @@ impl Core {
         }
         false
     }
+}
+
+/// A command that meets a lock waits for its end, unless it is about locks or may have run.
+pub(crate) fn waits_for_locks(operation: &Operation) -> bool {
+    !operation.is_internal() && operation.command.hold.is_none() && operation.attempts.is_empty()
 }
 
 fn answers_from_tip(operation: &Operation) -> bool {

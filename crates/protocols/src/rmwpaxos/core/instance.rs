@@ -92,8 +92,7 @@ impl Core {
     pub(crate) fn enqueue(&mut self, cx: &mut Cx<'_>, key: &Key, operation: Operation) {
         let mut active = self.take_active(cx, key);
         if !operation.is_read() || active.has_writes() {
-            active.recall(operation.session);
-            active.queue.push_back(operation);
+            active.enqueue(operation);
         } else {
             active.read_queue.push(operation);
         }
@@ -331,6 +330,8 @@ fn denies_effect(outcome: &Outcome) -> bool {
         Outcome::Refused(_) => !mutation::is(Mutation::OnceRefusalStays),
         Outcome::NoQuorum | Outcome::Loading => true,
         Outcome::Reply(_)
+        | Outcome::Held(_)
+        | Outcome::Locked(_)
         | Outcome::AlreadyDone
         | Outcome::Unknown
         | Outcome::Listed { .. }

@@ -4,9 +4,10 @@
 //! is over, and the fate of attempts.
 
 use base::Nanos;
-use types::{Access, Key, NodeId, Outcome, Round, SessionId};
+use types::{Access, Key, Lock, NodeId, Outcome, Round, SessionId};
 
 use super::ancestry::{Ancestry, fate, outcome_of};
+use super::batch::waits_for_locks;
 use super::hooks::Hooks;
 use super::instance::Core;
 use crate::mutation::{self, Mutation};
@@ -16,7 +17,7 @@ use crate::rmwpaxos::expiry;
 use crate::rmwpaxos::message::{Message, Report};
 use crate::rmwpaxos::once::table::EntryId;
 use crate::rmwpaxos::once::window;
-use crate::rmwpaxos::progress::active::{Active, Purpose, ReadRound};
+use crate::rmwpaxos::progress::active::{Active, LockedOut, Purpose, ReadRound};
 use crate::rmwpaxos::progress::operation::{Operation, Source};
 use crate::rmwpaxos::progress::reports::Reports;
 use crate::rmwpaxos::record::state::State;
@@ -191,7 +192,19 @@ impl Core {
                 continue;
             }
             match evaluate(cx, &operation, state.as_ref(), (rest, &droppable)) {
-                Some(outcome) => self.answer(cx, &operation, outcome),
+                Some(Outcome::Locked(locked)) if waits_for_locks(&operation) => {
+                    let Lock { txid, .. } = locked.lock;
+                    if LockedOut::add(&mut active.locked_out, txid, vec![operation]) {
+                        cx.fx.locked(active.key.clone(), locked.lock);
+                    }
+                }
+                Some(outcome) => {
+                    if operation.command.hold.is_some() && !matches!(outcome, Outcome::Locked(_)) {
+                        let waited = active.locked_out.take();
+                        active.put_back(waited.map_or_else(Vec::new, |it| it.operations));
+                    }
+                    self.answer(cx, &operation, outcome);
+                }
                 None => {
                     writers.push(operation.session);
                     operation.must_propose = true;

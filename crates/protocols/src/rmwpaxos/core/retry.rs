@@ -64,6 +64,12 @@ impl Core {
         let mut doubtful: Vec<Operation> = Vec::new();
         active.queue.retain(|operation| keep_or_end(operation, now, &mut ended));
         active.read_queue.retain(|operation| keep_or_end(operation, now, &mut ended));
+        if let Some(locked_out) = &mut active.locked_out {
+            locked_out.operations.retain(|operation| keep_or_end(operation, now, &mut ended));
+            if locked_out.operations.is_empty() {
+                active.locked_out = None;
+            }
+        }
         if let Some(round) = &mut active.read {
             round.operations.retain(|operation| keep_or_end(operation, now, &mut ended));
         }
@@ -279,4 +285,5 @@ fn is_due(active: &Active, now: Nanos, patience: Nanos) -> bool {
         || read.is_some_and(|round| now >= round.resend_at || now >= round.patient_until)
         || first.into_iter().flatten().any(is_late)
         || active.queue.iter().any(is_late)
+        || active.locked_out.as_ref().is_some_and(|it| it.operations.iter().any(is_late))
 }

@@ -278,6 +278,8 @@ fn may_combine(core: &Core, cx: &Cx<'_>, active: &Active) -> bool {
         // A long command would often run in vain.
         is_asked && operation.attempts.is_empty() && operation.command.body.len() <= STATE_LEN_MAX
     };
+    let waits = |operation: &Operation| operation.command.hold.is_none();
+    let is_locked = |state: &State| state.has_lock() && active.queue.iter().any(waits);
     // Only phase 1 finds out whether a time to live is over.
     let expires = |state: &State| state.has_expiry();
     let own = held(cx, &active.key);
@@ -295,7 +297,9 @@ fn may_combine(core: &Core, cx: &Cx<'_>, active: &Active) -> bool {
         && !active.differed
         && active.queue.iter().all(is_plain)
         && !is_lost(cx, &active.key)
-        && !own.and_then(|register| register.state.as_ref()).is_some_and(expires)
+        && !own
+            .and_then(|register| register.state.as_ref())
+            .is_some_and(|state| expires(state) || is_locked(state))
         && cx.replicas.members().any(|member| member.up && member.node != cx.replicas.me())
 }
 

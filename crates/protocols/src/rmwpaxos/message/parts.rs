@@ -237,7 +237,7 @@ impl Wire for Forward {
         put_varint(out, self.commands.len() as u64);
         for (session, command) in &self.commands {
             put_varint(out, session.0);
-            assert!(command.once.is_none(), "a command that is safe to repeat is never forwarded");
+            assert!(!command.stays(), "this command is never forwarded: {command:?}");
             out.push(command.access as u8);
             put_blob(out, &command.body);
         }
@@ -285,6 +285,8 @@ impl Wire for Verdict {
                 Outcome::Unknown => out.push(2),
                 Outcome::Loading => out.push(3),
                 Outcome::AlreadyDone
+                | Outcome::Held(_)
+                | Outcome::Locked(_)
                 | Outcome::Refused(_)
                 | Outcome::Listed { .. }
                 | Outcome::Explained(_)

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use base::{Millis, Nanos};
 use smallvec::SmallVec;
 use types::limits::MEMBERS_MAX;
-use types::{AmnesiaCount, Ballot, Key, Round, SessionId};
+use types::{AmnesiaCount, Ballot, Key, Round, SessionId, Txid};
 
 use crate::peers::Member;
 use crate::quorum::{Acks, Tally};
@@ -193,6 +193,30 @@ pub struct ReadRound {
     pub resends: u32,
 }
 
+/// Commands that wait for the end of a transaction, in order. Commands about locks pass them.
+#[derive(Debug)]
+pub struct LockedOut {
+    pub txid: Txid,
+    pub operations: Vec<Operation>,
+}
+
+impl LockedOut {
+    /// More operations wait for the end of a transaction. True if none did before.
+    pub fn add(place: &mut Option<Box<LockedOut>>, txid: Txid, operations: Vec<Operation>) -> bool {
+        match place {
+            Some(locked_out) => {
+                locked_out.txid = txid;
+                locked_out.operations.extend(operations);
+                false
+            }
+            None => {
+                *place = Some(Box::new(LockedOut { txid, operations }));
+                true
+            }
+        }
+    }
+}
+
 /// A proposer's work on one key.
 #[derive(Debug)]
 pub struct Active {
@@ -212,6 +236,8 @@ pub struct Active {
     /// No vote on an expiry before this.
     pub vote_again_at: Nanos,
     pub touched: bool,
+    /// Commands that met a transaction's lock. Later ones wait behind them.
+    pub locked_out: Option<Box<LockedOut>>,
     /// Memory of reports for the next phase 1.
     spare: Reports,
 }
@@ -230,6 +256,7 @@ impl Active {
             losses: 0,
             vote_again_at: Nanos::ZERO,
             touched: false,
+            locked_out: None,
             spare: Reports::default(),
         }
     }
@@ -292,13 +319,17 @@ impl Active {
             Phase::Waiting => true,
             Phase::Idle | Phase::Preparing(_) | Phase::BackingOff(_) => false,
         };
-        !has_phase && self.queue.is_empty() && self.read_queue.is_empty() && self.read.is_none()
+        !has_phase
+            && self.queue.is_empty()
+            && self.read_queue.is_empty()
+            && self.read.is_none()
+            && self.locked_out.is_none()
     }
 
     /// A write is queued or in flight. A later read follows behind it.
     #[must_use]
     pub fn has_writes(&self) -> bool {
-        !self.is_idle() || !self.queue.is_empty()
+        !self.is_idle() || !self.queue.is_empty() || self.locked_out.is_some()
     }
 
     #[must_use]
@@ -313,11 +344,26 @@ impl Active {
         }
     }
 
-    /// Takes reads of this session that are in progress back into the queue, since its next
-    /// operation is queued there.
-    pub fn recall(&mut self, session: SessionId) {
+    /// Queues an operation behind those of its session, reads that are under way among them.
+    /// [corrections B10]
+    pub fn enqueue(&mut self, operation: Operation) {
+        let recalled = self.recall(operation.session);
+        match &mut self.locked_out {
+            Some(locked_out) if operation.command.hold.is_none() && !operation.is_internal() => {
+                locked_out.operations.extend(recalled);
+                locked_out.operations.push(operation);
+            }
+            _ => {
+                self.queue.extend(recalled);
+                self.queue.push_back(operation);
+            }
+        }
+    }
+
+    /// Takes back reads of this session that are under way.
+    fn recall(&mut self, session: SessionId) -> Vec<Operation> {
         if self.read.is_none() && self.read_queue.is_empty() {
-            return;
+            return Vec::new();
         }
         let mut recalled = Vec::new();
         let mut pull = |operations: &mut Vec<Operation>| {
@@ -334,7 +380,7 @@ impl Active {
             }
         }
         pull(&mut self.read_queue);
-        self.queue.extend(recalled);
+        recalled
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use base::Millis;
 use triomphe::ThinArc;
+use types::hold::RECORD_KEY_LEN_MAX;
 use types::limits::RECORD_LEN_MAX;
 use types::wire::{put_blob, put_varint};
 use types::{Ballot, Malformed, Reader, TimeToLive, Txid, Wire};
@@ -44,17 +45,17 @@ pub struct StateFields<'a> {
     /// The bytes of the table of commands that are safe to repeat; `None`: it is empty.
     pub once: Option<&'a [u8]>,
     /// A transaction's lock on the key. Transitions that are not about locks keep it.
-    pub lock: Option<Lock<'a>>,
+    pub lock: Option<LockFields<'a>>,
     /// `None`: a tombstone.
     pub value: Option<&'a [u8]>,
 }
 
 /// A transaction's hold on a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lock<'a> {
+pub struct LockFields<'a> {
     pub txid: Txid,
     /// Key of the register, in the hidden keyspace, that records how the transaction ended. At most
-    /// [`LOCK_RECORD_LEN_MAX`] bytes.
+    /// [`RECORD_KEY_LEN_MAX`] bytes.
     pub record: &'a [u8],
     /// The version of the state that the transaction locked.
     pub version: u64,
@@ -138,10 +139,8 @@ const HAS_LOCK: u8 = 16;
 const FLAGS: u8 = HAS_VALUE | HAS_SPAN | HAS_DEADLINE | HAS_ONCE | HAS_LOCK;
 const EXPIRES: u8 = HAS_SPAN | HAS_DEADLINE;
 
-/// Bytes of the key of a transaction's record, at most.
-pub const LOCK_RECORD_LEN_MAX: usize = 64;
 /// Bytes of a lock: its id, a blob, two numbers.
-const LOCK_LEN_MAX: usize = Txid::LEN + 10 + LOCK_RECORD_LEN_MAX + 2 * 10;
+const LOCK_LEN_MAX: usize = Txid::LEN + 10 + RECORD_KEY_LEN_MAX + 2 * 10;
 /// Bytes of a state without its value, its table and its lock, at most.
 const HEAD_LEN_MAX: usize = 128;
 /// Bytes of a state without its value, at most.
@@ -221,13 +220,13 @@ impl State {
     }
 
     #[must_use]
-    pub fn lock(&self) -> Option<Lock<'_>> {
+    pub fn lock(&self) -> Option<LockFields<'_>> {
         if !self.has_lock() {
             return None;
         }
         let mut reader = Reader::new(self.part(usize::from(self.0.header.header.once_at)));
         let lock = skip_table(self.0.header.header.flags, &mut reader)
-            .and_then(|()| Lock::decode(&mut reader));
+            .and_then(|()| LockFields::decode(&mut reader));
         Some(lock.expect("it was checked when it was made"))
     }
 
@@ -332,20 +331,20 @@ impl Expiry {
     }
 }
 
-impl<'a> Lock<'a> {
+impl<'a> LockFields<'a> {
     /// `txid 22 · record · version · generation`
     fn encode(&self, out: &mut Vec<u8>) {
-        assert!(self.record.len() <= LOCK_RECORD_LEN_MAX, "{} bytes", self.record.len());
+        assert!(self.record.len() <= RECORD_KEY_LEN_MAX, "{} bytes", self.record.len());
         self.txid.encode(out);
         put_blob(out, self.record);
         put_varint(out, self.version);
         put_varint(out, self.generation);
     }
 
-    fn decode(reader: &mut Reader<'a>) -> Result<Lock<'a>, Malformed> {
+    fn decode(reader: &mut Reader<'a>) -> Result<LockFields<'a>, Malformed> {
         let txid = Txid::decode(reader)?;
-        let record = reader.blob(LOCK_RECORD_LEN_MAX)?;
-        Ok(Lock { txid, record, version: reader.varint()?, generation: reader.varint()? })
+        let record = reader.blob(RECORD_KEY_LEN_MAX)?;
+        Ok(LockFields { txid, record, version: reader.varint()?, generation: reader.varint()? })
     }
 }
 
@@ -381,7 +380,7 @@ impl Wire for State {
             table::check(reader.blob(TABLE_LEN_MAX)?)?;
         }
         if flags & HAS_LOCK != 0 {
-            Lock::decode(reader)?;
+            LockFields::decode(reader)?;
         }
         let value_len = if flags & HAS_VALUE != 0 { reader.blob(RECORD_LEN_MAX)?.len() } else { 0 };
         let end = at(reader);
@@ -438,15 +437,15 @@ pub(crate) mod tests {
     }
 
     /// Locks, and their records beside them.
-    fn locks() -> impl Strategy<Value = Option<(Lock<'static>, Vec<u8>)>> {
-        let record = proptest::collection::vec(any::<u8>(), 0..=LOCK_RECORD_LEN_MAX);
+    fn locks() -> impl Strategy<Value = Option<(LockFields<'static>, Vec<u8>)>> {
+        let record = proptest::collection::vec(any::<u8>(), 0..=RECORD_KEY_LEN_MAX);
         let numbers = (any::<u64>(), 1..4_u16, 0..3_u32, any::<u64>());
         let lock = (numbers, record, any::<u64>(), any::<u64>());
         proptest::option::of(lock).prop_map(|found| {
             found.map(|((start, node, incarnation, counter), record, version, generation)| {
                 let (node, incarnation) = (NodeId(node), Incarnation(incarnation));
                 let txid = Txid { start, node, incarnation, counter };
-                (Lock { txid, record: b"", version, generation }, record)
+                (LockFields { txid, record: b"", version, generation }, record)
             })
         })
     }
@@ -473,7 +472,7 @@ pub(crate) mod tests {
                 births.into_iter().for_each(|birth| ring.push(birth));
                 let mod_version = version - back.min(version);
                 let (once, value) = (once.as_deref(), value.as_deref());
-                let lock = lock.as_ref().map(|(lock, record)| Lock { record, ..*lock });
+                let lock = lock.as_ref().map(|(lock, record)| LockFields { record, ..*lock });
                 State::new(&StateFields { version, mod_version, ring, expiry, once, lock, value })
             },
         )
@@ -502,7 +501,7 @@ pub(crate) mod tests {
     #[test]
     fn absent_lock_costs_no_byte() {
         let txid = Txid { start: 9, node: NodeId(2), incarnation: Incarnation(3), counter: 4 };
-        let lock = Lock { txid, record: b"record", version: 7, generation: 1 };
+        let lock = LockFields { txid, record: b"record", version: 7, generation: 1 };
         let fields = StateFields {
             version: 7,
             mod_version: 7,

@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use base::Millis;
 use bytes::Bytes;
 use types::{
-    Ballot, Change, Clock, Command, ExpiryChange, Once, Outcome, Reply, TimeToLive, Update, View,
+    Ballot, Change, Clock, Command, ExpiryChange, Found, Lock, Locked, Once, Outcome, Reply,
+    Settle, Take, Then, TimeToLive, Update, View,
 };
 
 use crate::mutation::{self, Mutation};
 use crate::rmwpaxos::once::table::{EntryId, Seen, Table};
-use crate::rmwpaxos::record::state::{Expiry, ExpiryId, Ring, State, StateFields};
+use crate::rmwpaxos::record::state::{Expiry, ExpiryId, LockFields, Ring, State, StateFields};
 
 /// The next state of a batch in progress.
 #[derive(Debug)]
@@ -23,6 +24,16 @@ pub struct StateBuilder<'a> {
     /// The table of commands that are safe to repeat, decoded on first use.
     table: Option<Table<'a>>,
     table_changed: bool,
+    base_version: u64,
+    lock: BuiltLock,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum BuiltLock {
+    /// As the base has it.
+    Kept,
+    Cleared,
+    Taken(Take),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +63,27 @@ impl<'a> StateBuilder<'a> {
             expiry_changed: false,
             table: None,
             table_changed: false,
+            base_version: base.map_or(0, State::version),
+            lock: BuiltLock::Kept,
         }
+    }
+
+    /// The version of an absent base: its floor.
+    pub fn set_base_version(&mut self, version: u64) {
+        self.base_version = version;
     }
 
     #[must_use]
     pub fn is_changed(&self) -> bool {
-        self.value.is_some() || self.expiry_changed || self.table_changed
+        self.value.is_some()
+            || self.expiry_changed
+            || self.table_changed
+            || self.lock != BuiltLock::Kept
+    }
+
+    /// It changes the value or its time to live.
+    fn modifies(&self) -> bool {
+        self.value.is_some() || self.expiry_changed
     }
 
     fn value(&self) -> Option<&[u8]> {
@@ -84,8 +110,36 @@ impl<'a> StateBuilder<'a> {
         View { value, ttl, ends }
     }
 
-    /// Runs a command. Returns its outcome and whether it changed the state.
+    /// Runs a command. Returns its outcome and whether it changed anything.
+    ///
+    /// A command that meets a lock has no effect, whether it is about locks or not.
     pub fn run(&mut self, update: &dyn Update, command: &Command, clock: Clock) -> (Outcome, bool) {
+        let Some(hold) = &command.hold else { return self.run_free(update, command, clock) };
+        let settles = hold.settle.as_ref().is_some_and(|settle| self.settle(settle, clock));
+        let (outcome, changes) = match &hold.then {
+            Then::Run if command.body.is_empty() => (Outcome::Reply(Reply::OK), false),
+            Then::Run => self.run_free(update, command, clock),
+            Then::Take(take) => self.take(take),
+            Then::Look => match self.lock() {
+                Some(lock) => (self.locked(lock), false),
+                None => (Outcome::Held(Box::new(self.found())), false),
+            },
+        };
+        (outcome, settles || changes)
+    }
+
+    /// Runs a command, unless a transaction holds the key.
+    fn run_free(
+        &mut self,
+        update: &dyn Update,
+        command: &Command,
+        clock: Clock,
+    ) -> (Outcome, bool) {
+        if self.is_locked()
+            && let Some(lock) = self.lock()
+        {
+            return (self.locked(lock), false);
+        }
         match &command.once {
             None => {
                 let (reply, changes) = self.apply(update, &command.body, clock);
@@ -93,6 +147,67 @@ impl<'a> StateBuilder<'a> {
             }
             Some(once) => self.run_once(update, once, &command.body, clock),
         }
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        match self.lock {
+            BuiltLock::Kept => self.base.is_some_and(State::has_lock),
+            BuiltLock::Cleared => false,
+            BuiltLock::Taken(_) => true,
+        }
+    }
+
+    /// The hold on the state as built so far.
+    pub(crate) fn lock(&self) -> Option<Lock> {
+        let (txid, record, version, generation) = match &self.lock {
+            BuiltLock::Cleared => return None,
+            BuiltLock::Taken(take) => {
+                (take.txid, take.record.clone(), self.base_version + 1, take.generation)
+            }
+            BuiltLock::Kept => {
+                let lock = self.base.and_then(State::lock)?;
+                (lock.txid, Bytes::copy_from_slice(lock.record), lock.version, lock.generation)
+            }
+        };
+        Some(Lock { txid, record, version, generation })
+    }
+
+    fn locked(&self, lock: Lock) -> Outcome {
+        Outcome::Locked(Box::new(Locked { lock, found: self.found() }))
+    }
+
+    fn found(&self) -> Found {
+        let View { value, ttl, ends } = self.view();
+        let version = self.base_version + u64::from(self.is_changed());
+        let mod_version = match (value, self.base) {
+            (None, _) => 0,
+            (_, Some(base)) if !self.modifies() => base.mod_version(),
+            _ => version,
+        };
+        let value = value.map(Bytes::copy_from_slice);
+        Found { value, ttl, ends, version, mod_version }
+    }
+
+    /// Ends the hold of a transaction. True if it held the key.
+    fn settle(&mut self, settle: &Settle, clock: Clock) -> bool {
+        let Some(lock) = self.lock().filter(|lock| lock.txid == settle.txid) else { return false };
+        self.lock = BuiltLock::Cleared;
+        if lock.version == settle.version {
+            self.change(settle.install.clone(), clock);
+        }
+        true
+    }
+
+    fn take(&mut self, take: &Take) -> (Outcome, bool) {
+        let (version, changes) = match self.lock() {
+            Some(lock) if lock.txid == take.txid => (lock.version, false),
+            Some(lock) => return (self.locked(lock), false),
+            None => {
+                self.lock = BuiltLock::Taken(take.clone());
+                (self.base_version + 1, true)
+            }
+        };
+        (Outcome::Held(Box::new(Found { version, ..self.found() })), changes)
     }
 
     /// Runs a command unless it ran before. Remembers it even without an effect, since a copy that
@@ -134,7 +249,12 @@ impl<'a> StateBuilder<'a> {
     fn apply(&mut self, update: &dyn Update, body: &[u8], clock: Clock) -> (Reply, bool) {
         let applied = update.apply(self.view(), body, clock);
         let changes = applied.change != Change::None;
-        match applied.change {
+        self.change(applied.change, clock);
+        (applied.reply, changes)
+    }
+
+    fn change(&mut self, change: Change, clock: Clock) {
+        match change {
             Change::None => {}
             Change::Put { value, expiry } => {
                 self.value = Some(Some(value));
@@ -143,7 +263,6 @@ impl<'a> StateBuilder<'a> {
             Change::Expire(expiry) => self.set_expiry(expiry, clock),
             Change::Delete => self.delete(),
         }
-        (applied.reply, changes)
     }
 
     fn set_expiry(&mut self, change: ExpiryChange, clock: Clock) {
@@ -165,7 +284,12 @@ impl<'a> StateBuilder<'a> {
     }
 
     /// Deletes the value if it still is the one whose expiry was voted on. [corrections F10]
+    /// A key that a transaction holds does not expire before its end.
     pub fn expire(&mut self, id: ExpiryId) -> bool {
+        if self.is_locked() {
+            base::sometimes!("the expiry of a key waits for a transaction");
+            return false;
+        }
         match self.expiry {
             BuiltExpiry::Kept { expiry, .. } if expiry.id == id => {
                 self.delete();
@@ -182,7 +306,7 @@ impl<'a> StateBuilder<'a> {
         let mut ring = self.base.map_or_else(Ring::default, State::ring);
         ring.push(birth);
         let mod_version = match self.base {
-            Some(state) if self.value.is_none() => state.mod_version(),
+            Some(state) if !self.modifies() => state.mod_version(),
             _ => version,
         };
         let value = self.value();
@@ -198,7 +322,17 @@ impl<'a> StateBuilder<'a> {
             Some(table) if self.table_changed => table.encode(version, birth).map(Cow::Owned),
             _ => self.base.and_then(State::once).map(Cow::Borrowed),
         };
-        let (once, lock) = (table.as_deref(), self.base.and_then(State::lock));
+        let once = table.as_deref();
+        let lock = match &self.lock {
+            BuiltLock::Kept => self.base.and_then(State::lock),
+            BuiltLock::Cleared => None,
+            BuiltLock::Taken(take) => Some(LockFields {
+                txid: take.txid,
+                record: &take.record,
+                version,
+                generation: take.generation,
+            }),
+        };
         State::new(&StateFields { version, mod_version, ring, expiry, once, lock, value })
     }
 }

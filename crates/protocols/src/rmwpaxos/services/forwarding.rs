@@ -135,7 +135,7 @@ impl Forwarding {
         let forwardable = |operation: &Operation| {
             matches!(operation.source, Source::Client(_))
                 && operation.attempts.is_empty()
-                && operation.once().is_none()
+                && !operation.command.stays()
         };
         if !active.queue.iter().all(forwardable) {
             return false;

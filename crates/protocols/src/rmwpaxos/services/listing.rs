@@ -318,6 +318,12 @@ fn ask(cx: &mut Cx<'_>, round: &ListRound, id: u64, node: NodeId) {
 
 fn entry_of(cx: &Cx<'_>, key: Key, found: ScannedRegister<Register>) -> ListingEntry {
     match found {
+        // Its transaction may be decided: a read finds out.
+        ScannedRegister::Present(register)
+            if register.state.as_ref().is_some_and(|state| state.has_lock()) =>
+        {
+            ListingEntry { key, accepted: Round::NONE, live: true, state_len: 0 }
+        }
         ScannedRegister::Present(register) => ListingEntry {
             key,
             accepted: register.accepted,

@@ -10,6 +10,7 @@ mod converge;
 mod deltas;
 mod explore;
 mod listings;
+mod locks;
 mod memory;
 mod mutations;
 mod once;

@@ -1,6 +1,8 @@
 //! Engines, their storage, and a bag of messages between them.
 
 mod denials;
+mod expiries;
+mod holds;
 mod listings;
 mod payloads;
 mod verdict;
@@ -9,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Millis, Nanos, Prng};
 use checker::history::{ClientId, History, OpId};
-use checker::model::kv::{ExpiryTag, KvInput, KvOutput};
+use checker::model::kv::{KvInput, KvOutput};
 use types::{
-    AmnesiaCount, Epoch, Incarnation, Key, NodeId, Outcome, Reply, Round, SessionId, Shard, Tag,
-    Ticket, Wire,
+    AmnesiaCount, Epoch, Incarnation, Key, Lock, NodeId, Outcome, Reply, Round, SessionId, Shard,
+    Tag, Ticket, Wire,
 };
 
 use super::strings::{Ask, Line, Strings};
@@ -105,6 +107,9 @@ pub(super) struct World {
     pub outcomes: BTreeMap<Tag, Outcome>,
     asked: BTreeMap<Tag, (Key, Ask, OpId)>,
     listings: BTreeMap<Tag, listings::Listing>,
+    holds: BTreeMap<Tag, Option<Outcome>>,
+    /// Locks that commands wait for, by their nodes.
+    pub locked: Vec<(usize, Lock)>,
     /// The node, and the start of its process, that must answer.
     asked_at: BTreeMap<Tag, (usize, Incarnation)>,
     histories: BTreeMap<Key, History<KvInput, KvOutput>>,
@@ -152,6 +157,8 @@ impl World {
             outcomes: BTreeMap::new(),
             asked: BTreeMap::new(),
             listings: BTreeMap::new(),
+            holds: BTreeMap::new(),
+            locked: Vec::new(),
             asked_at: BTreeMap::new(),
             histories: BTreeMap::new(),
             repeated: BTreeMap::new(),
@@ -287,13 +294,6 @@ impl World {
         self.repeated.iter().filter_map(of_key).collect()
     }
 
-    /// The value may vanish once its time after the request is over. The invocation is placed when
-    /// that moment comes.
-    fn watch_expiry(&mut self, key: Key, tag: Tag, millis: u8) {
-        let at = self.now + Nanos::from_millis(u64::from(millis));
-        self.expiries.push((at, key, tag));
-    }
-
     /// Runs one event, then the end of the turn.
     pub(super) fn step(&mut self, index: usize, event: Event<RmwPaxos>) {
         self.run(index, event);
@@ -351,6 +351,7 @@ impl World {
         if let Some(violation) = fx.violation {
             self.fault.get_or_insert(violation.0);
         }
+        self.locked.extend(fx.locked.into_iter().map(|(_, lock)| (index, lock)));
         for (timer, at) in fx.timers {
             node.timers.insert((at, timer));
         }
@@ -404,6 +405,9 @@ impl World {
     }
 
     pub(super) fn complete(&mut self, tag: Tag, outcome: Outcome) {
+        if self.complete_hold(tag, &outcome) {
+            return;
+        }
         let Some((key, ask, op)) = self.asked.get(&tag) else {
             return self.complete_listing(tag, outcome);
         };
@@ -623,16 +627,6 @@ impl World {
             }
             self.nodes[index].timers.pop_first();
             self.step(index, Event::Timer(timer));
-        }
-    }
-
-    pub(super) fn place_expiries(&mut self) {
-        let due: Vec<_> = self.expiries.extract_if(.., |(at, _, _)| *at <= self.now).collect();
-        for (_, key, tag) in due {
-            self.clock += 1;
-            let history = self.histories.get_mut(&key).expect("it was asked");
-            let input = KvInput::Expire(Some(ExpiryTag(tag.0)));
-            history.invoke(ClientId(u64::MAX - tag.0), input, self.clock);
         }
     }
 
