@@ -104,6 +104,16 @@ fn common_subsequences_answer_as_in_redis() {
 }
 
 #[test]
+fn hashes_answer_as_redis_does() {
+    check("redis-7.4.1-hashes.txt");
+}
+
+#[test]
+fn fields_end_in_time() {
+    check("hash-time.txt");
+}
+
+#[test]
 fn conditions_on_values_hold_as_in_redis_8_4() {
     check("conditions.txt");
 }
