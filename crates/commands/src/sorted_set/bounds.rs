@@ -137,11 +137,26 @@ impl<'a> Bounds<'a> {
                 let within = next.into_iter().chain(scores).take_while(|it| max.is_above(*it));
                 start..start + within.count()
             }
-            Bounds::Members { min, max } => {
-                let members: Vec<&[u8]> = set.iter().map(|element| element.member).collect();
-                select_members(&members, min, max, is_reverse)
-            }
+            Bounds::Members { min, max } => select_members(set, min, max, is_reverse, 0),
         }
+    }
+
+    /// [`select`](Bounds::select), and of those the ranks that `LIMIT offset count` leaves.
+    ///
+    /// A negative `offset` has no result in a listpack. In a skiplist it counts from the other end
+    /// of the range. A negative `count` is no limit.
+    pub(super) fn select_some(
+        &self,
+        set: &SortedSet<'_>,
+        is_reverse: bool,
+        offset: i64,
+        count: i64,
+    ) -> Range<usize> {
+        if let (Bounds::Members { min, max }, Ok(offset)) = (self, usize::try_from(offset)) {
+            let ranks = select_members(set, min, max, is_reverse, offset);
+            return limit(ranks, set.encoding(), is_reverse, 0, count);
+        }
+        limit(self.select(set, is_reverse), set.encoding(), is_reverse, offset, count)
     }
 }
 
@@ -153,35 +168,41 @@ fn within(start: i64, stop: i64, len: usize) -> Range<usize> {
     if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
 }
 
+/// The members from the `skipped`-th of the range on.
+///
 /// redis-server walks from one end of the range to the other one. Both walks find the same members
 /// where scores are equal. Elsewhere the order is unspecified, and this is that of its listpacks.
 fn select_members(
-    members: &[&[u8]],
+    set: &SortedSet<'_>,
     min: &MemberEnd<'_>,
     max: &MemberEnd<'_>,
     is_reverse: bool,
+    skipped: usize,
 ) -> Range<usize> {
+    let members: Vec<&[u8]> = set.iter().map(|element| element.member).collect();
     let is_outside =
         |(first, last): (&&[u8], &&[u8])| !min.is_before(last) || !max.is_behind(first);
     if members.first().zip(members.last()).is_none_or(is_outside) {
         return 0..0;
     }
+    let is_within = |at: &usize| min.is_before(members[*at]) && max.is_behind(members[*at]);
     if is_reverse {
-        let end = members.iter().rposition(|it| max.is_behind(it)).map_or(0, |last| last + 1);
+        let last = members.iter().rposition(|it| max.is_behind(it));
+        let Some(last) = last.filter(is_within) else { return 0..0 };
+        let end = (last + 1).saturating_sub(skipped);
         let count = members[..end].iter().rev().take_while(|it| min.is_before(it)).count();
         end - count..end
     } else {
-        let start = members.iter().position(|it| min.is_before(it)).unwrap_or(members.len());
+        let first = members.iter().position(|it| min.is_before(it));
+        let Some(first) = first.filter(is_within) else { return 0..0 };
+        let start = first.saturating_add(skipped).min(members.len());
         let count = members[start..].iter().take_while(|it| max.is_behind(it)).count();
         start..start + count
     }
 }
 
-/// `LIMIT`: the ranks that are left of `ranks`.
-///
-/// A negative `offset` has no result in a listpack. In a skiplist it counts from the other end of
-/// the range. A negative `count` is no limit.
-pub(super) fn limit(
+/// The ranks that `LIMIT` leaves of `ranks`.
+fn limit(
     ranks: Range<usize>,
     encoding: Encoding,
     is_reverse: bool,

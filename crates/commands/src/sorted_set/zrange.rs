@@ -257,11 +257,11 @@ impl<'a> Query<'a> {
     }
 
     pub(super) fn elements<'s>(&self, set: &SortedSet<'s>) -> Vec<Element<'s>> {
-        let mut ranks = self.bounds.select(set, self.is_reverse);
-        if !self.has_rank_bounds() {
-            let (encoding, offset) = (set.encoding(), self.offset);
-            ranks = bounds::limit(ranks, encoding, self.is_reverse, offset, self.count);
-        }
+        let ranks = if self.has_rank_bounds() {
+            self.bounds.select(set, self.is_reverse)
+        } else {
+            self.bounds.select_some(set, self.is_reverse, self.offset, self.count)
+        };
         bounds::elements(set, ranks, self.is_reverse)
     }
 }
