@@ -63,3 +63,6 @@ fn elements_reply(elements: &[Element<'_>], with_scores: bool) -> Reply {
         Reply::array(elements.iter().map(member))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use types::limits::VALUE_LEN_DEFAULT;
 use types::{Change, Clock, Reply, TimeToLive, Update, View, Wire};
 use values::Hash;
 use values::hash::Draft;
+use values::sorted_set::{Builder, Element, Encoding};
 
 const WORDS: &[&str] = &[
     "NX",
@@ -35,6 +36,16 @@ const WORDS: &[&str] = &[
     "-9223372036854775808",
     "1e3",
     "inf",
+    "BYLEX",
+    "BYSCORE",
+    "INCR",
+    "LIMIT",
+    "REV",
+    "WITHSCORES",
+    "(1",
+    "[a",
+    "-",
+    "+",
     "",
 ];
 
@@ -65,6 +76,7 @@ fn values() -> impl Strategy<Value = Option<Vec<u8>>> {
         collections().prop_map(Some),
         noise.prop_map(Some),
         hashes().prop_map(Some),
+        sorted_sets().prop_map(Some),
     ]
 }
 
@@ -100,6 +112,22 @@ fn hashes() -> impl Strategy<Value = Vec<u8>> {
         let mut draft = Draft::new(hash, names.iter().copied(), 0);
         fields.iter().for_each(|(name, (_, end))| draft.set_end(name.as_bytes(), *end));
         draft.finish().expect("fields").to_vec()
+    })
+}
+
+fn sorted_sets() -> impl Strategy<Value = Vec<u8>> {
+    let score = prop_oneof![(-3..3_i32).prop_map(f64::from), Just(f64::INFINITY), Just(0.5)];
+    let encoding = prop_oneof![Just(Encoding::Listpack), Just(Encoding::Skiplist)];
+    let all = prop::collection::btree_map("[a0-9]{0,2}", score, 1..9);
+    (encoding, all).prop_map(|(encoding, all)| {
+        let element = |(member, score): (&'_ String, &f64)| (*score, member.clone());
+        let mut all: Vec<(f64, String)> = all.iter().map(element).collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+        let mut builder = Builder::new(encoding);
+        for (score, member) in &all {
+            builder.push(Element { score: *score, member: member.as_bytes() });
+        }
+        builder.finish().to_vec()
     })
 }
 
