@@ -12,9 +12,10 @@ use commands::glob::{Case, matches};
 use node::session::SessionContext;
 use node::status::Facts;
 use types::{Clock, Command, Database, Key, Outcome, Reply};
+use values::Kind;
 
+use crate::key_reads::{KeyReads, Settled, Wanted};
 use crate::pipeline::token;
-use crate::undecided::{Settled, Undecided};
 use crate::{cursor, outcomes};
 
 /// Shards listed at a time.
@@ -40,6 +41,8 @@ const SHARDS: u64 = 256;
 const DELETE_PARTS: usize = 1 << 10;
 /// Parts from here on ask whether a key exists.
 const EXISTS_PARTS: usize = 1 << 11;
+/// Parts from here on ask for the type of a key.
+const TYPE_PARTS: usize = 1 << 12;
 
 /// A request for a walk.
 pub(crate) struct WalkKind {
@@ -53,7 +56,7 @@ enum Task {
         from_hash: Option<u64>,
         pattern: Option<Vec<u8>>,
         count: usize,
-        wants_strings: bool,
+        wanted: WantedType,
     },
     Keys {
         pattern: Vec<u8>,
@@ -65,6 +68,15 @@ enum Task {
     Flush {
         delete: Command,
     },
+}
+
+/// The types of the keys that a scan finds.
+#[derive(Clone, Copy)]
+enum WantedType {
+    Any,
+    Only(Kind),
+    /// A name that no type has.
+    Unknown,
 }
 
 /// A walk under way: a number of stretches of the hash space, each within one shard, in order.
@@ -81,9 +93,13 @@ pub(crate) struct Walk {
     listing: BTreeMap<u64, Option<u64>>,
     /// Listings of a scan that came before those of earlier stretches: keys, and where they go on.
     early: BTreeMap<u64, (Vec<Key>, Option<u64>)>,
-    undecided: Undecided,
+    undecided: KeyReads,
+    /// Keys that a scan found, if it wants one type: some are still of another.
+    types: Option<KeyReads>,
     /// Keys looked at, of those that `SCAN` counts, and the cursor of the last one.
     visited: usize,
+    /// Lists of keys whose types were asked for.
+    batches: u64,
     last_cursor: Option<u64>,
     /// Listings without a key that were not the last of their shard. The next ones ask for more
     /// registers.
@@ -153,7 +169,7 @@ pub(crate) fn of_one_key(name: &[u8]) -> Command {
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
 fn scan(args: &[&[u8]]) -> Result<Task, Reply> {
     let Some(cursor) = cursor::parse(args[1]) else { return Err(error("ERR invalid cursor")) };
-    let (mut pattern, mut count, mut wants_strings) = (None, 10, true);
+    let (mut pattern, mut count, mut wanted) = (None, 10, WantedType::Any);
     let mut rest = &args[2..];
     while let Some((option, after)) = rest.split_first() {
         let Some((value, more)) = after.split_first() else {
@@ -168,14 +184,21 @@ fn scan(args: &[&[u8]]) -> Result<Task, Reply> {
                 None => return Err(error("ERR value is not an integer or out of range")),
             }
         } else if option.eq_ignore_ascii_case(b"type") {
-            wants_strings = value.eq_ignore_ascii_case(b"string");
+            wanted = WantedType::named(value);
         } else {
             return Err(error("ERR syntax error"));
         }
         rest = more;
     }
     let from_hash = cursor::position(cursor);
-    Ok(Task::Scan { from_hash, pattern, count, wants_strings })
+    Ok(Task::Scan { from_hash, pattern, count, wanted })
+}
+
+impl WantedType {
+    fn named(name: &[u8]) -> WantedType {
+        let is_named = |kind: &Kind| kind.name().as_bytes().eq_ignore_ascii_case(name);
+        Kind::ALL.into_iter().find(is_named).map_or(WantedType::Unknown, WantedType::Only)
+    }
 }
 
 impl Walk {
@@ -187,6 +210,12 @@ impl Walk {
             Task::Random { start } => (start, SHARDS + 1),
             _ => (0, SHARDS),
         };
+        let types = match kind.task {
+            Task::Scan { wanted: WantedType::Only(kind), .. } => {
+                Some(KeyReads::new(Wanted::OfType(kind.name()), TYPE_PARTS))
+            }
+            _ => None,
+        };
         Walk {
             kind,
             start,
@@ -195,8 +224,10 @@ impl Walk {
             through: 0,
             listing: BTreeMap::new(),
             early: BTreeMap::new(),
-            undecided: Undecided::new(EXISTS_PARTS),
+            undecided: KeyReads::new(Wanted::Existing, EXISTS_PARTS),
+            types,
             visited: 0,
+            batches: 0,
             last_cursor: None,
             barren: 0,
             found: Vec::new(),
@@ -244,7 +275,13 @@ impl Walk {
     /// Sends the next requests, within bounds.
     pub(crate) fn go_on(&mut self, number: u64, cx: &mut SessionContext<'_>) {
         let Some(&database) = self.kind.databases.front() else { return };
-        if self.error.is_some() || self.ended_at.is_some() {
+        if self.error.is_some() {
+            return;
+        }
+        if let Some(types) = &mut self.types {
+            types.go_on(number, database, cx);
+        }
+        if self.ended_at.is_some() {
             return;
         }
         self.go_on_deleting(number, database, cx);
@@ -284,6 +321,15 @@ impl Walk {
     }
 
     pub(crate) fn take(&mut self, part: usize, outcome: Outcome) {
+        if part >= TYPE_PARTS {
+            let settled = self.types.as_mut().map(|types| types.take(part, outcome));
+            match settled {
+                None | Some(Settled::NotYet) => {}
+                Some(Settled::Listing(_, keys, _)) => self.found.extend(keys),
+                Some(Settled::Error(outcome)) => self.fail(outcome),
+            }
+            return;
+        }
         if part >= EXISTS_PARTS {
             match self.undecided.take(part, outcome) {
                 Settled::NotYet => {}
@@ -362,8 +408,8 @@ impl Walk {
     /// Takes listed keys in the order of the hash space until there are enough. The cursor is then
     /// the position of the next key; keys listed beyond it are dropped.
     fn go_on_scanning(&mut self) {
-        let Task::Scan { pattern, count, wants_strings, .. } = &self.kind.task else { return };
-        let (count, wants_strings) = (*count, *wants_strings);
+        let Task::Scan { pattern, count, wanted, .. } = &self.kind.task else { return };
+        let (count, wanted) = (*count, *wanted);
         while let Some((mut keys, mut next_hash)) = self.early.remove(&self.through) {
             let room = count.saturating_sub(self.visited);
             next_hash = cursor::cut(&mut keys, room, self.last_cursor).or(next_hash);
@@ -371,9 +417,17 @@ impl Walk {
             self.last_cursor = keys.last().map(|key| cursor::of(key.hash())).or(self.last_cursor);
             let fits = |key: &Key| {
                 let fits_pattern = |p: &Vec<u8>| matches(p, key.bytes(), Case::Sensitive);
-                wants_strings && pattern.as_ref().is_none_or(fits_pattern)
+                pattern.as_ref().is_none_or(fits_pattern)
             };
-            self.found.extend(keys.into_iter().filter(fits));
+            keys.retain(fits);
+            match (wanted, &mut self.types) {
+                (WantedType::Unknown, _) => {}
+                (WantedType::Only(_), Some(types)) if !keys.is_empty() => {
+                    self.batches += 1;
+                    types.add(self.batches, Vec::new(), None, keys);
+                }
+                _ => self.found.append(&mut keys),
+            }
             match next_hash {
                 Some(next)
                     if self.visited < count || self.last_cursor == Some(cursor::of(next)) =>
@@ -401,7 +455,9 @@ impl Walk {
 
     fn is_through(&self) -> bool {
         let is_deleted = self.deleting == 0 && self.to_delete.is_empty();
-        self.ended_at.is_some() || (self.through == self.stretches && is_deleted)
+        let is_typed = self.types.as_ref().is_none_or(|types| types.len() == 0);
+        let is_listed = self.through == self.stretches && is_deleted;
+        (self.ended_at.is_some() || is_listed) && is_typed
     }
 
     /// Begins the next database once one is through. False when there is none.

@@ -130,6 +130,33 @@ fn a_scan_filters_by_pattern_and_type() {
 }
 
 #[test]
+fn scan_finds_keys_of_one_type() {
+    let (mut world, mut client) = filled(60);
+    for number in 0..40 {
+        let line = if number % 2 == 0 { "RPUSH list" } else { "SADD set" };
+        world.ask(&mut client, &format!("{line}:{number} v"));
+    }
+    for undecided_of in [1, 8, u64::MAX] {
+        world.undecided_of = undecided_of;
+        for options in ["", "COUNT 1", "COUNT 7", "COUNT 1000"] {
+            let mut scan = |filter: &str| {
+                let options = format!("{options} {filter}");
+                let (found, _) = scan_all(&mut world, &mut client, &options);
+                let different: BTreeSet<&String> = found.iter().collect();
+                assert_eq!(different.len(), found.len(), "{options}");
+                found.len()
+            };
+            assert_eq!(scan("TYPE string"), 60);
+            assert_eq!(scan("TYPE LIST"), 20);
+            assert_eq!(scan("type Set MATCH set:1*"), 6);
+            assert_eq!(scan("TYPE zset"), 0);
+            assert_eq!(scan("TYPE lists"), 0);
+            assert_eq!(scan("TYPE \"\""), 0);
+        }
+    }
+}
+
+#[test]
 fn keys_and_dbsize_see_everything() {
     let (mut world, mut client) = filled(3_000);
     assert_eq!(world.ask(&mut client, "DBSIZE"), ":3000\r\n");

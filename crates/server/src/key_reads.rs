@@ -1,4 +1,6 @@
-//! Keys on which the replicas of a listing disagree: each is read before the listing counts.
+//! Reads of listed keys: a listing counts once they are answered.
+//!
+//! Replicas may disagree on whether a key exists, and a listing does not name types.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,16 +11,24 @@ use types::{Command, Database, Key, Outcome, Reply};
 use crate::pipeline::token;
 use crate::walk::of_one_key;
 
-/// Questions under way at a time.
+/// Reads under way at a time.
 const AT_ONCE: usize = 256;
 /// Attempts to read a key without an answer from a quorum. A read has no effect, so it is safe to
 /// repeat.
 const TRIES: u32 = 3;
 
+/// The keys that a listing keeps.
+pub(crate) enum Wanted {
+    Existing,
+    /// Those with a value of the type that has this name.
+    OfType(&'static str),
+}
+
 /// Listings that wait for reads of some of their keys.
-pub(crate) struct Undecided {
+pub(crate) struct KeyReads {
+    wanted: Wanted,
     command: Command,
-    /// Parts of the request from here on are questions.
+    /// Parts of the request from here on are reads.
     parts: usize,
     waiting: BTreeMap<u64, Waiting>,
     to_ask: VecDeque<Question>,
@@ -31,11 +41,11 @@ pub(crate) struct Undecided {
 struct Waiting {
     keys: Vec<Key>,
     next_hash: Option<u64>,
-    undecided: usize,
+    unread: usize,
 }
 
 struct Question {
-    stretch: u64,
+    listing: u64,
     key: Key,
     tries: u32,
 }
@@ -43,16 +53,35 @@ struct Question {
 /// The state of a listing after an answer.
 pub(crate) enum Settled {
     NotYet,
-    /// All of a stretch's listing is known: its keys, and where it goes on.
+    /// All of a listing is known: its number, its keys, and the position of the next one.
     Listing(u64, Vec<Key>, Option<u64>),
-    /// Any other reply than a number.
+    /// Any other reply than the wanted command gives.
     Error(Outcome),
 }
 
-impl Undecided {
-    pub(crate) fn new(parts: usize) -> Undecided {
-        Undecided {
-            command: of_one_key(b"EXISTS"),
+impl Wanted {
+    fn command(&self) -> Command {
+        of_one_key(match self {
+            Wanted::Existing => b"EXISTS",
+            Wanted::OfType(_) => b"TYPE",
+        })
+    }
+
+    /// `None` for an outcome that does not tell.
+    fn keeps(&self, outcome: &Outcome) -> Option<bool> {
+        match (self, outcome) {
+            (Wanted::Existing, Outcome::Reply(Reply::Integer(count))) => Some(*count == 1),
+            (Wanted::OfType(wanted), Outcome::Reply(Reply::Simple(name))) => Some(name == wanted),
+            _ => None,
+        }
+    }
+}
+
+impl KeyReads {
+    pub(crate) fn new(wanted: Wanted, parts: usize) -> KeyReads {
+        KeyReads {
+            command: wanted.command(),
+            wanted,
             parts,
             waiting: BTreeMap::new(),
             to_ask: VecDeque::new(),
@@ -66,16 +95,17 @@ impl Undecided {
         self.waiting.len()
     }
 
+    /// Adds a listing of `keys` and of others that are `unread`.
     pub(crate) fn add(
         &mut self,
-        stretch: u64,
+        listing: u64,
         keys: Vec<Key>,
         next_hash: Option<u64>,
-        undecided: Vec<Key>,
+        unread: Vec<Key>,
     ) {
-        let waiting = Waiting { keys, next_hash, undecided: undecided.len() };
-        self.waiting.insert(stretch, waiting);
-        let questions = undecided.into_iter().map(|key| Question { stretch, key, tries: 0 });
+        let waiting = Waiting { keys, next_hash, unread: unread.len() };
+        self.waiting.insert(listing, waiting);
+        let questions = unread.into_iter().map(|key| Question { listing, key, tries: 0 });
         self.to_ask.extend(questions);
     }
 
@@ -94,32 +124,31 @@ impl Undecided {
         }
     }
 
-    /// A question is answered.
+    /// A read is answered.
     pub(crate) fn take(&mut self, part: usize, outcome: Outcome) -> Settled {
         let part = part - self.parts;
         let asked = self.asked.get_mut(part).and_then(Option::take);
-        let Some(Question { stretch, key, tries }) = asked else { return Settled::NotYet };
+        let Some(Question { listing, key, tries }) = asked else { return Settled::NotYet };
         self.free.push(part);
-        let exists = match outcome {
-            Outcome::Reply(Reply::Integer(1)) => true,
-            Outcome::Reply(Reply::Integer(0)) => false,
-            _ if tries + 1 < TRIES => {
-                self.to_ask.push_back(Question { stretch, key, tries: tries + 1 });
+        let keeps = match self.wanted.keeps(&outcome) {
+            Some(keeps) => keeps,
+            None if tries + 1 < TRIES => {
+                self.to_ask.push_back(Question { listing, key, tries: tries + 1 });
                 return Settled::NotYet;
             }
-            other => return Settled::Error(other),
+            None => return Settled::Error(outcome),
         };
-        let Entry::Occupied(mut entry) = self.waiting.entry(stretch) else {
+        let Entry::Occupied(mut entry) = self.waiting.entry(listing) else {
             return Settled::NotYet;
         };
         let waiting = entry.get_mut();
-        waiting.keys.extend(exists.then_some(key));
-        waiting.undecided -= 1;
-        if waiting.undecided > 0 {
+        waiting.keys.extend(keeps.then_some(key));
+        waiting.unread -= 1;
+        if waiting.unread > 0 {
             return Settled::NotYet;
         }
         let Waiting { mut keys, next_hash, .. } = entry.remove();
         keys.sort_unstable();
-        Settled::Listing(stretch, keys, next_hash)
+        Settled::Listing(listing, keys, next_hash)
     }
 }
