@@ -12,6 +12,7 @@ mod lapse;
 use std::ops::Range;
 
 use base::varint;
+use bytes::Bytes;
 
 use crate::blobs;
 use crate::{DecodeError, Kind};
@@ -165,6 +166,25 @@ fn take<'a>(rest: &mut &'a [u8], has_ends: bool) -> Option<Field<'a>> {
     let end = if has_ends { varint::take(rest)? } else { 0 };
     let (name, value) = (blobs::take(rest)?, blobs::take(rest)?);
     Some(Field { name, value, end: (end != 0).then_some(end) })
+}
+
+/// The value of fields whose names differ, in an encoding that fits them. Those with an end come
+/// first, the earliest ahead.
+///
+/// # Panics
+/// If there is no field, or one has an end and `has_ends` is false.
+#[must_use]
+pub fn encode(mut fields: Vec<Field<'_>>, has_ends: bool) -> Bytes {
+    assert!(!fields.is_empty(), "a hash has fields");
+    assert!(has_ends || fields.iter().all(|field| field.end.is_none()), "ends need their encoding");
+    fields.sort_by_key(|field| field.end.unwrap_or(u64::MAX));
+    let encoding = Encoding::fitting(&fields, has_ends);
+    let len = fields.iter().map(Field::encoded_len).sum();
+    let mut value = head(encoding, len);
+    fields.iter().for_each(|field| field.put(encoding, &mut value));
+    // `Bytes` would move a vector with spare room.
+    value.shrink_to_fit();
+    value.into()
 }
 
 /// The start of a value, with room for `len` bytes of fields.

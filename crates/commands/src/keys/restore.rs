@@ -121,7 +121,7 @@ fn load(ttl: &[u8], dump: &[u8], is_deadline: bool) -> Result<(TimeToLive, Bytes
         LoadError::Format => Refusal::Fault(Fault::Format),
         LoadError::TooLarge(max) => Refusal::TooLarge(max),
     })?;
-    Ok((ttl, content.encode().ok_or(Refusal::Fault(Fault::Format))?))
+    Ok((ttl, content.encode()))
 }
 
 enum Refusal {

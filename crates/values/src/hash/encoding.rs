@@ -1,5 +1,7 @@
 //! The name that `OBJECT ENCODING` shows for a hash.
 
+use super::Field;
+
 /// Fields that a hash of the small encodings has at most (`hash-max-listpack-entries`, Redis 7).
 pub(super) const SMALL_LEN_MAX: usize = 512;
 /// Bytes of a name or value in a hash of the small encodings (`hash-max-listpack-value`).
@@ -43,6 +45,15 @@ impl Encoding {
     #[must_use]
     pub fn is_small(self) -> bool {
         matches!(self, Encoding::ListPack | Encoding::ListPackEnds)
+    }
+
+    /// That of a hash which got these fields at once.
+    pub(super) fn fitting(fields: &[Field<'_>], has_ends: bool) -> Encoding {
+        let is_short =
+            |field: &Field<'_>| field.name.len().max(field.value.len()) <= SMALL_BLOB_LEN_MAX;
+        let is_small = fields.len() <= SMALL_LEN_MAX && fields.iter().all(is_short);
+        let encoding = if is_small { Encoding::ListPack } else { Encoding::Table };
+        if has_ends { encoding.with_ends() } else { encoding }
     }
 
     pub(super) fn with_ends(self) -> Encoding {

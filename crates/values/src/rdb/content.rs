@@ -3,6 +3,8 @@
 use bytes::Bytes;
 
 use super::listpack;
+use crate::hash::{self, Field};
+use crate::sorted_set::{self, Element};
 use crate::{blobs, list, set, string};
 
 /// Bytes of a list that redis-server keeps in one piece (`list-max-listpack-size`).
@@ -33,10 +35,10 @@ pub enum Content {
 }
 
 impl Content {
-    /// The value, with the encoding that its content asks for. `None` for a type without values.
+    /// The value, with the encoding that its content asks for.
     #[must_use]
-    pub fn encode(&self) -> Option<Bytes> {
-        Some(match self {
+    pub fn encode(&self) -> Bytes {
+        match self {
             Content::String(text) => string::encode(text),
             Content::List { elements, is_whole } => {
                 let is_small = *is_whole && listpack::fits(elements.iter(), LISTPACK_LEN_MAX);
@@ -49,9 +51,30 @@ impl Content {
                 members.iter().for_each(|member| growth.push(member));
                 growth.encode()
             }
-            Content::SortedSet { .. } | Content::Hash { .. } => return None,
-        })
+            Content::SortedSet { members, scores } => encode_sorted_set(members, scores),
+            Content::Hash { pairs, ends } => encode_hash(pairs, ends),
+        }
     }
+}
+
+fn encode_sorted_set(members: &Elements, scores: &[f64]) -> Bytes {
+    let longest = members.iter().map(<[u8]>::len).max().unwrap_or_default();
+    let encoding = sorted_set::Encoding::fitting(members.len(), longest);
+    let element = |(member, &score)| Element { score: encoding.keep(score), member };
+    let mut elements: Vec<Element<'_>> = members.iter().zip(scores).map(element).collect();
+    elements.sort_by(Element::order);
+    let mut builder = sorted_set::Builder::new(encoding);
+    elements.into_iter().for_each(|element| builder.push(element));
+    builder.finish()
+}
+
+fn encode_hash(pairs: &Elements, ends: &[u64]) -> Bytes {
+    let names = pairs.iter().step_by(2);
+    let values = pairs.iter().skip(1).step_by(2);
+    let all_ends = ends.iter().copied().chain(std::iter::repeat(0));
+    let field = |((name, value), end)| Field { name, value, end: (end != 0).then_some(end) };
+    let fields = names.zip(values).zip(all_ends).map(field).collect();
+    hash::encode(fields, !ends.is_empty())
 }
 
 /// Byte strings, one behind the other.

@@ -4,7 +4,9 @@ use base::decimal::parse_i64;
 
 use super::content::LISTPACK_LEN_MAX;
 use super::{intset, listpack, load};
-use crate::{Blobs, DecodeError, Kind, List, list, set, string};
+use crate::{
+    Blobs, DecodeError, Hash, Kind, List, SortedSet, double, list, set, sorted_set, string,
+};
 
 /// Marks of the high bits of a length, and first bytes of longer ones.
 const LEN_14: u8 = 0x40;
@@ -14,6 +16,8 @@ const LEN_64: u8 = 0x81;
 const INT_8: u8 = 0xc0;
 const INT_16: u8 = 0xc1;
 const INT_32: u8 = 0xc2;
+/// Whole scores up to this one are integers in a listpack.
+const WHOLE_SCORE_MAX: f64 = (1_u64 << 62) as f64;
 /// Longest text of an integer in 32 bits.
 const INT_TEXT_LEN_MAX: usize = 11;
 
@@ -26,6 +30,8 @@ pub(super) fn value(value: &[u8]) -> Result<Vec<u8>, DecodeError> {
         }
         Kind::List => put_list(&mut out, &list::decode(value)?),
         Kind::Set => put_set(&mut out, &set::decode(value)?),
+        Kind::SortedSet => put_sorted_set(&mut out, &SortedSet::decode(value)?),
+        Kind::Hash => put_hash(&mut out, &Hash::decode(value)?),
         unknown => return Err(DecodeError::UnknownKind(unknown as u8)),
     }
     Ok(out)
@@ -75,6 +81,83 @@ fn put_set(out: &mut Vec<u8>, set: &set::Set<'_>) {
             put_strings(out, set.members());
         }
     }
+}
+
+fn put_sorted_set(out: &mut Vec<u8>, set: &SortedSet<'_>) {
+    match set.encoding() {
+        sorted_set::Encoding::Listpack => {
+            out.push(load::SORTED_SET_LISTPACK);
+            let mut writer = listpack::Writer::new();
+            for element in set.iter() {
+                writer.push(element.member);
+                put_score(&mut writer, element.score);
+            }
+            put_string(out, &writer.finish());
+        }
+        sorted_set::Encoding::Skiplist => {
+            out.push(load::SORTED_SET);
+            put_len(out, set.len() as u64);
+            let elements: Vec<_> = set.iter().collect();
+            // The highest first, as in Redis, where readers insert at the head.
+            for element in elements.iter().rev() {
+                put_string(out, element.member);
+                out.extend(element.score.to_le_bytes());
+            }
+        }
+    }
+}
+
+fn put_score(writer: &mut listpack::Writer, score: f64) {
+    if score.abs() <= WHOLE_SCORE_MAX && score.trunc() == score {
+        writer.push_integer(score as i64);
+    } else {
+        writer.push(double::text(score).as_bytes());
+    }
+}
+
+fn put_hash(out: &mut Vec<u8>, hash: &Hash<'_>) {
+    let first_end = hash.iter().filter_map(|field| field.end).min();
+    match (hash.encoding().is_small(), hash.encoding().has_ends(), first_end) {
+        (true, false, _) => {
+            out.push(load::HASH_LISTPACK);
+            put_packed_hash(out, hash, false);
+        }
+        (true, true, first) => {
+            out.push(load::HASH_LISTPACK_ENDS);
+            out.extend(first.unwrap_or(0).to_le_bytes());
+            put_packed_hash(out, hash, true);
+        }
+        (false, _, None) => {
+            out.push(load::HASH);
+            put_len(out, hash.len() as u64);
+            for field in hash.iter() {
+                put_string(out, field.name);
+                put_string(out, field.value);
+            }
+        }
+        (false, _, Some(first)) => {
+            out.push(load::HASH_ENDS);
+            out.extend(first.to_le_bytes());
+            put_len(out, hash.len() as u64);
+            for field in hash.iter() {
+                put_len(out, field.end.map_or(0, |end| end - first + 1));
+                put_string(out, field.name);
+                put_string(out, field.value);
+            }
+        }
+    }
+}
+
+fn put_packed_hash(out: &mut Vec<u8>, hash: &Hash<'_>, has_ends: bool) {
+    let mut writer = listpack::Writer::new();
+    for field in hash.iter() {
+        writer.push(field.name);
+        writer.push(field.value);
+        if has_ends {
+            writer.push_integer(field.end.unwrap_or(0).cast_signed());
+        }
+    }
+    put_string(out, &writer.finish());
 }
 
 fn put_packed(out: &mut Vec<u8>, elements: Blobs<'_>) {
