@@ -9,6 +9,7 @@ mod connection;
 pub mod deviations;
 mod sequence;
 mod servers;
+mod sets;
 mod shrink;
 mod state;
 
@@ -74,11 +75,12 @@ const RUNS: usize = 3;
 /// When a sequence differs, with the shortest one found that does; or when a server cannot be used.
 pub fn compare(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Report> {
     let mut servers = Servers::start(options.nodes, options.durability)?;
+    let collections = servers::knows_collections();
     let start = Instant::now();
     let mut report = Report::default();
     let mut seed = options.seed;
     while start.elapsed() < options.time && report.sequences < options.sequences {
-        let sequence = Sequence::draw(seed);
+        let sequence = Sequence::draw(seed, collections);
         if let Some(difference) = try_on(&mut servers, &sequence, &mut report)? {
             if !comes_again(&mut servers, &sequence)? {
                 eprintln!("sequence {seed} differed once and not again: {difference}");

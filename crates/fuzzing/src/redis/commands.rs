@@ -2,6 +2,8 @@
 
 use base::Prng;
 
+use super::sets;
+
 /// Names with the kinds of their arguments, one letter each: see [`argument`].
 const TEMPLATES: &[(&str, &str)] = &[
     ("GET", "k"),
@@ -67,6 +69,14 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("NOSUCHCOMMAND", "wv"),
 ];
 
+/// Draws a command.
+type Draw = fn(&mut Prng) -> Vec<Vec<u8>>;
+
+/// Commands on other types than strings, one function each.
+const COLLECTIONS: &[Draw] = &[sets::draw];
+/// How often a command is one of those.
+const COLLECTIONS_PPM: u32 = 300_000;
+
 /// Names that are drawn less often: they end or empty what the others need.
 const RARE: &[&str] =
     &["FLUSHDB", "FLUSHALL", "QUIT", "RESET", "HELLO", "AUTH", "SELECT", "NOSUCHCOMMAND", "WAIT"];
@@ -79,8 +89,30 @@ pub(super) struct Drawn {
 }
 
 /// A command. `is_wild` segments hold requests whose replies cannot be told from each other: nothing in them may
-/// depend on a clock.
-pub(super) fn draw(prng: &mut Prng, is_wild: bool) -> Drawn {
+/// depend on a clock. `collections`: on lists, sets, hashes and sorted sets, too.
+pub(super) fn draw(prng: &mut Prng, is_wild: bool, collections: bool) -> Drawn {
+    let mut args = match collections && !is_wild && prng.chance_ppm(COLLECTIONS_PPM) {
+        true => prng.pick(COLLECTIONS)(prng),
+        false => of_template(prng, is_wild),
+    };
+    // Without its count it removes a random member.
+    let removes_all = args[0].eq_ignore_ascii_case(b"SPOP");
+    if !removes_all && prng.chance_ppm(30_000) {
+        match prng.below(3) {
+            0 if args.len() > 1 => drop(args.pop()),
+            1 => args.push(value(prng).into_bytes()),
+            _ => args.extend(std::iter::repeat_n(b"NX".to_vec(), 1 + prng.below(3) as usize)),
+        }
+    }
+    let upper = args.iter().map(|arg| arg.to_ascii_uppercase());
+    let must_settle = upper
+        .into_iter()
+        .any(|arg| [&b"EXAT"[..], b"PXAT", b"EXPIREAT", b"PEXPIREAT"].contains(&arg.as_slice()));
+    Drawn { args, must_settle }
+}
+
+/// A command on strings, on keys, or of the connection.
+fn of_template(prng: &mut Prng, is_wild: bool) -> Vec<Vec<u8>> {
     let (name, kinds) = loop {
         let (name, kinds) = *prng.pick(TEMPLATES);
         let is_rare = RARE.contains(&name) && !prng.chance_ppm(150_000);
@@ -106,18 +138,7 @@ pub(super) fn draw(prng: &mut Prng, is_wild: bool) -> Drawn {
     for kind in kinds.chars() {
         argument(prng, kind, &mut args);
     }
-    if prng.chance_ppm(30_000) {
-        match prng.below(3) {
-            0 if args.len() > 1 => drop(args.pop()),
-            1 => args.push(value(prng).into_bytes()),
-            _ => args.extend(std::iter::repeat_n(b"NX".to_vec(), 1 + prng.below(3) as usize)),
-        }
-    }
-    let upper = args.iter().map(|arg| arg.to_ascii_uppercase());
-    let must_settle = upper
-        .into_iter()
-        .any(|arg| [&b"EXAT"[..], b"PXAT", b"EXPIREAT", b"PEXPIREAT"].contains(&arg.as_slice()));
-    Drawn { args, must_settle }
+    args
 }
 
 /// A name in the letters that people use.
@@ -169,7 +190,7 @@ fn argument(prng: &mut Prng, kind: char, args: &mut Vec<Vec<u8>>) {
         'c' => return args.extend(client(prng).into_iter().map(String::into_bytes)),
         'C' => {
             args.push(b"GETKEYS".to_vec());
-            let of = draw(prng, true);
+            let of = draw(prng, true, false);
             return args.extend(of.args);
         }
         other => unreachable!("no argument is of kind {other}"),

@@ -63,7 +63,20 @@ pub const DEVIATIONS: &[Deviation] = &[
         reason: "a value is at most max-value-size long, by default 1 MiB; in Redis 512 MiB",
         allows: value_too_large,
     },
+    Deviation {
+        name: "order-of-members",
+        reason: "a hash table has no order: the same members of large sets and hashes, whose keys have a mark",
+        allows: order_of_members,
+    },
+    Deviation {
+        name: "random-members",
+        reason: "the two draw other members: as many in SRANDMEMBER, HRANDFIELD and ZRANDMEMBER",
+        allows: random_members,
+    },
 ];
+
+/// Marks the keys of large sets and hashes.
+pub(super) const UNORDERED: &str = "large:";
 
 /// True where a reply to `args` may be `ours` though redis-server says `theirs`.
 #[must_use]
@@ -164,4 +177,41 @@ fn wait(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
 fn value_too_large(_args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let says = |reply: &Reply, text: &[u8]| matches!(reply, Reply::Error(error) if error.starts_with(text));
     says(ours, b"ERR value too large") && says(theirs, b"ERR string exceeds maximum allowed size")
+}
+
+fn order_of_members(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let is_marked = |arg: &Vec<u8>| arg.starts_with(UNORDERED.as_bytes());
+    let pairs =
+        is(args, &["HGETALL"]) || is(args, &["HSCAN"]) && !args.ends_with(&[b"NOVALUES".to_vec()]);
+    args.iter().any(is_marked)
+        && members(ours, pairs).is_some()
+        && members(ours, pairs) == members(theirs, pairs)
+}
+
+/// The members of a collection, or of a page of it behind its cursor.
+fn members(reply: &Reply, pairs: bool) -> Option<Vec<String>> {
+    let elements = match reply {
+        Reply::Array(page) if matches!(page.as_slice(), [Reply::Bulk(_), Reply::Array(_)]) => {
+            return members(&page[1], pairs);
+        }
+        Reply::Array(elements) | Reply::Set(elements) => elements,
+        Reply::Map(fields) => return Some(sorted(fields.iter())),
+        _ => return None,
+    };
+    Some(sorted(elements.chunks(1 + usize::from(pairs))))
+}
+
+fn sorted<T: std::fmt::Debug>(elements: impl Iterator<Item = T>) -> Vec<String> {
+    let mut elements: Vec<String> = elements.map(|one| format!("{one:?}")).collect();
+    elements.sort();
+    elements
+}
+
+fn random_members(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let is_alike = match (ours, theirs) {
+        (Reply::Bulk(_), Reply::Bulk(_)) => true,
+        (Reply::Array(ours), Reply::Array(theirs)) => ours.len() == theirs.len(),
+        _ => false,
+    };
+    is(args, &["SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER"]) && is_alike
 }

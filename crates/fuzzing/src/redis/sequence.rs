@@ -71,22 +71,23 @@ impl Segment {
 }
 
 impl Sequence {
-    /// The sequence of this number.
+    /// The sequence of this number. `collections`: with commands on lists, sets, hashes and sorted
+    /// sets.
     #[must_use]
-    pub fn draw(seed: u64) -> Sequence {
+    pub fn draw(seed: u64, collections: bool) -> Sequence {
         let mut prng = Prng::new(seed);
         let mut left = prng.between(1, STEPS_MAX);
         let mut segments = Vec::new();
         while left > 0 {
             let count = prng.between(1, PIPELINE_MAX.min(left));
-            segments.push(segment(&mut prng, count));
+            segments.push(segment(&mut prng, count, collections));
             left -= count;
         }
         Sequence { segments }
     }
 }
 
-fn segment(prng: &mut Prng, count: u64) -> Segment {
+fn segment(prng: &mut Prng, count: u64, collections: bool) -> Segment {
     let connection = usize::from(prng.chance_ppm(200_000));
     let cuts = match prng.below(10) {
         0 => prng.next_u64().max(2),
@@ -100,7 +101,7 @@ fn segment(prng: &mut Prng, count: u64) -> Segment {
             steps.push(Step::Raw(commands::raw(prng)));
             continue;
         }
-        let Drawn { args, must_settle } = commands::draw(prng, is_wild);
+        let Drawn { args, must_settle } = commands::draw(prng, is_wild, collections);
         let is_plain = |arg: &Vec<u8>| {
             !arg.is_empty()
                 && arg.iter().all(|b| b.is_ascii_alphanumeric() || b".-+:_*".contains(b))

@@ -41,6 +41,13 @@ pub fn obstacle() -> Option<&'static str> {
     (!is_there).then_some("redis-server is not installed (Debian package redis-server)")
 }
 
+/// True if the redis-server has the collections of Redis 7.4. Older ones have other encodings and
+/// orders, and lack commands.
+pub(super) fn knows_collections() -> bool {
+    let output = Command::new("redis-server").arg("--version").output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("v=7.4."))
+}
+
 impl Servers {
     /// Starts both and waits until they serve.
     ///

@@ -26,12 +26,43 @@ pub(super) fn of(address: SocketAddr) -> Result<State> {
         let Value::List(keys) = client.ask(&[b"KEYS", b"*"])? else { bail!("KEYS is no list") };
         for key in keys {
             let Value::Bulk(key) = key else { bail!("a key is {key:?}") };
-            let Value::Bulk(value) = client.ask(&[b"GET", &key])? else { bail!("no value") };
+            let value = value_of(&mut client, &key)?;
             let Value::Integer(ttl) = client.ask(&[b"PTTL", &key])? else { bail!("no time") };
             state.insert((index, key), (value, ttl));
         }
     }
     Ok(state)
+}
+
+/// The value of any type as one text. Sets and hashes are sorted, since they have no order.
+fn value_of(client: &mut Client, key: &[u8]) -> Result<Vec<u8>> {
+    let kind = client.ask(&[b"TYPE", key])?;
+    let Value::Simple(kind) = kind else { bail!("TYPE: {kind:?}") };
+    let value = match kind.as_str() {
+        "string" => client.ask(&[b"GET", key])?,
+        "list" => client.ask(&[b"LRANGE", key, b"0", b"-1"])?,
+        "set" => sorted(client.ask(&[b"SMEMBERS", key])?, 1),
+        "hash" => sorted(client.ask(&[b"HGETALL", key])?, 2),
+        "zset" => client.ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"])?,
+        other => bail!("no sequence makes a {other}"),
+    };
+    match value {
+        Value::Bulk(value) => Ok(value),
+        Value::List(all) if kind == "list" => Ok(format!("{kind} {all:?}").into_bytes()),
+        Value::List(all) => {
+            let encoding = client.ask(&[b"OBJECT", b"ENCODING", key])?;
+            Ok(format!("{kind} {encoding:?} {all:?}").into_bytes())
+        }
+        other => bail!("{kind} {}: {other:?}", key.escape_ascii()),
+    }
+}
+
+/// The reply with its groups of `width` elements in order.
+fn sorted(reply: Value, width: usize) -> Value {
+    let Value::List(all) = reply else { return reply };
+    let mut groups: Vec<&[Value]> = all.chunks(width).collect();
+    groups.sort_by_key(|group| format!("{group:?}"));
+    Value::List(groups.concat())
 }
 
 pub(super) fn difference(ours: &State, theirs: &State) -> Option<Difference> {
