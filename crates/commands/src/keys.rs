@@ -1,5 +1,6 @@
 //! Commands on keys of any type, and on the keyspace.
 
+mod pattern;
 pub(crate) mod time;
 
 use types::{Change, ExpiryChange};
@@ -22,6 +23,7 @@ crate::module::modules! {
     rename,
     restore,
     scan,
+    sort,
     ttl,
     type_name,
     wait,

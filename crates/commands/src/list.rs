@@ -88,6 +88,11 @@ impl<'a> Context<'a> {
     }
 }
 
+/// The encoding of a list that consists of these encoded elements from the start.
+pub(crate) fn encoding_of(elements: &[u8]) -> Encoding {
+    encoding::of_new(elements)
+}
+
 /// The encoded element.
 fn encode(element: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(blobs::encoded_len(element.len()));

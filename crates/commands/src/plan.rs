@@ -57,7 +57,8 @@ pub enum Plan {
     /// Send `command` to the registers of the arguments `keys`, and combine the replies in the
     /// order of the keys.
     PerKey { command: Command, keys: Range<usize>, combine: Combine },
-    /// Run the line on the states of the arguments `keys` at one time. They name at least two keys.
+    /// Run the line on the states of the arguments `keys` at one time. They name at least two keys,
+    /// or the line asks for others while it runs.
     Keys { keys: Vec<usize>, access: Access },
 }
 
@@ -126,7 +127,8 @@ fn plan_keys(arguments: &Arguments<'_>, run: Runner) -> Result<Plan, ErrorReply>
             Err(Halt::Unloaded(_)) => Err(errors::SYNTAX),
         };
     };
-    if keys.iter().all(|&key| args[key] == args[first]) {
+    let is_alone = keys.iter().all(|&key| args[key] == args[first]);
+    if is_alone && !arguments.spec.reads_hidden_keys(args) {
         return Ok(Plan::Key { command: arguments.command(&Line::of(args)), key: first });
     }
     let access = arguments.spec.access.unwrap_or(Access::Update);

@@ -141,3 +141,8 @@ pub(crate) const fn key_after(
 ) -> KeyRange {
     KeyRange { first, last: LastKey::After(word), step: 1, flags, notes: "" }
 }
+
+/// Values name these keys, no argument does. Such a command has its options from argument 2 on.
+pub(crate) const fn hidden_keys(flags: &'static [&'static str], notes: &'static str) -> KeyRange {
+    KeyRange { first: 2, last: LastKey::Hidden, step: 1, flags, notes }
+}

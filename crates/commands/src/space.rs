@@ -33,6 +33,9 @@ impl From<ErrorReply> for Halt {
     }
 }
 
+/// Keys that a command asks for at a time.
+const WANTED_MAX: usize = 1024;
+
 /// States of keys, as found and as changed.
 #[derive(Debug)]
 pub struct Space<'a> {
@@ -40,6 +43,7 @@ pub struct Space<'a> {
     clock: Clock,
     database: Option<Database>,
     keys: BTreeMap<Bytes, Held>,
+    wanted: Vec<Bytes>,
 }
 
 /// A state, and its changes.
@@ -56,7 +60,7 @@ struct Held {
 impl<'a> Space<'a> {
     #[must_use]
     pub fn new(interpreter: &'a Interpreter, clock: Clock) -> Space<'a> {
-        Space { interpreter, clock, database: None, keys: BTreeMap::new() }
+        Space { interpreter, clock, database: None, keys: BTreeMap::new(), wanted: Vec::new() }
     }
 
     /// Names the database of the keys, for commands that name one.
@@ -100,6 +104,23 @@ impl<'a> Space<'a> {
         Ok((held.value.clone(), held.ttl))
     }
 
+    /// Halts unless all of `keys` are loaded.
+    ///
+    /// # Errors
+    /// [`Halt::Unloaded`].
+    pub(crate) fn need(&mut self, keys: impl IntoIterator<Item = Vec<u8>>) -> Result<(), Halt> {
+        let missing = keys.into_iter().filter(|key| !self.keys.contains_key(key.as_slice()));
+        self.wanted = missing.take(WANTED_MAX).map(Bytes::from).collect();
+        self.wanted.first().map_or(Ok(()), |first| Err(Halt::Unloaded(first.clone())))
+    }
+
+    /// The keys that the last command asked for when it halted, if it knew several. They may
+    /// repeat, and the command may ask for more once these are loaded.
+    #[must_use]
+    pub fn wanted(&self) -> &[Bytes] {
+        &self.wanted
+    }
+
     pub(crate) fn database(&self) -> Option<Database> {
         self.database
     }
@@ -131,6 +152,7 @@ impl<'a> Space<'a> {
     /// # Errors
     /// [`Halt::Unloaded`], or the reply.
     pub fn execute(&mut self, args: &[&[u8]]) -> Result<Reply, Halt> {
+        self.wanted.clear();
         let spec = table::resolve(args)?;
         let arguments = Arguments { spec, all: args, clock: self.clock };
         if let Execution::Keys(run) = spec.execution {

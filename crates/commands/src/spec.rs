@@ -98,6 +98,8 @@ pub enum LastKey {
     Counted,
     /// There is one only behind this word, which stands at `first` or later.
     After(&'static str),
+    /// No argument names one. Patterns from `first` on do, if they have a star.
+    Hidden,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -263,11 +265,22 @@ impl CommandSpec {
         ranges.flat_map(|keys| keys.indexes(args)).collect()
     }
 
+    /// The command may read keys that no argument names.
+    #[must_use]
+    pub fn reads_hidden_keys(&self, args: &[&[u8]]) -> bool {
+        let has_stars = |keys: &KeyRange| {
+            let patterns = args.get(keys.first..).unwrap_or_default();
+            keys.last == LastKey::Hidden && patterns.iter().any(|arg| arg.contains(&b'*'))
+        };
+        self.more_keys.iter().any(has_stars)
+    }
+
     /// Some keys are found only by reading other arguments.
     #[must_use]
     pub fn has_movable_keys(&self) -> bool {
-        let is_movable =
-            |keys: &KeyRange| matches!(keys.last, LastKey::Counted | LastKey::After(_));
+        let is_movable = |keys: &KeyRange| {
+            matches!(keys.last, LastKey::Counted | LastKey::After(_) | LastKey::Hidden)
+        };
         self.keys.iter().chain(self.more_keys).any(is_movable)
     }
 
@@ -281,7 +294,7 @@ impl CommandSpec {
                 LastKey::First => Some((first, first, step)),
                 LastKey::Next => Some((first, first + 1, step)),
                 LastKey::End => Some((first, -1, step)),
-                LastKey::Counted | LastKey::After(_) => None,
+                LastKey::Counted | LastKey::After(_) | LastKey::Hidden => None,
             }
         };
         let mut all = self.keys.iter().chain(self.more_keys).filter_map(plain);
@@ -301,6 +314,7 @@ impl KeyRange {
             LastKey::End => self.first..args.len(),
             LastKey::Counted => self.counted(args),
             LastKey::After(word) => self.after(word, args),
+            LastKey::Hidden => 0..0,
         };
         range.step_by(self.step)
     }
@@ -316,10 +330,10 @@ impl KeyRange {
 
     fn after(self, word: &str, args: &[&[u8]]) -> Range<usize> {
         let from = self.first.min(args.len());
-        let is_word = |arg: &&[u8]| arg.eq_ignore_ascii_case(word.as_bytes());
-        match args[from..].iter().rposition(is_word) {
-            Some(at) if from + at + 1 < args.len() => from + at + 1..from + at + 2,
-            _ => 0..0,
+        let is_word = |pair: &[&[u8]]| pair[0].eq_ignore_ascii_case(word.as_bytes());
+        match args[from..].windows(2).rposition(is_word) {
+            Some(at) => from + at + 1..from + at + 2,
+            None => 0..0,
         }
     }
 }

@@ -134,6 +134,11 @@ fn dumps_are_those_of_redis() {
 }
 
 #[test]
+fn sort_answers_as_in_redis() {
+    check("redis-7.4.1-sort.txt");
+}
+
+#[test]
 fn own_limits_and_departures() {
     check("own.txt");
 }

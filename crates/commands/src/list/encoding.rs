@@ -26,6 +26,12 @@ pub(super) fn grown(list: List<'_>, added: usize) -> Encoding {
     }
 }
 
+/// The encoding of a new list.
+pub(super) fn of_new(elements: &[u8]) -> Encoding {
+    let is_small = is_within(LISTPACK_LEN_MAX, &[elements]);
+    if is_small { Encoding::Listpack } else { Encoding::Quicklist }
+}
+
 /// The encoding after elements left: `parts` are the encoded elements that stay.
 pub(super) fn shrunk(encoding: Encoding, parts: &[&[u8]]) -> Encoding {
     match encoding {

@@ -248,7 +248,7 @@ fn key_spec(keys: &KeyRange) -> Reply {
             let count = [("keynumidx", 0), ("firstkey", 1), ("keystep", keys.step)];
             (keys.first - 1, found("keynum", numbers(&count)))
         }
-        LastKey::After(_) => {
+        LastKey::After(_) | LastKey::Hidden => {
             let unknown = || found("unknown", Reply::Map(Vec::new()));
             return noted(keys, [unknown(), unknown()]);
         }

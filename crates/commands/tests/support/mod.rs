@@ -72,10 +72,19 @@ impl Store {
             self.drop_expired(args[key]);
             space.load(Bytes::copy_from_slice(args[key]), self.view(args[key]));
         }
-        let reply = match space.execute(args) {
-            Ok(reply) => reply,
-            Err(commands::Halt::Error(error)) => error.into(),
-            Err(commands::Halt::Unloaded(key)) => panic!("{args:?} needs {key:?}"),
+        let reply = loop {
+            match space.execute(args) {
+                Ok(reply) => break reply,
+                Err(commands::Halt::Error(error)) => break error.into(),
+                Err(commands::Halt::Unloaded(key)) => {
+                    let keys = [&[key], space.wanted()].concat();
+                    for key in keys {
+                        self.drop_expired(&key);
+                        let view = self.view(&key);
+                        space.load(key, view);
+                    }
+                }
+            }
         };
         for (key, change) in space.changes() {
             self.change(key, change);
