@@ -7,6 +7,7 @@
 mod commands;
 mod connection;
 pub mod deviations;
+mod lists;
 mod sequence;
 mod servers;
 mod sets;
