@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 
 pub mod append;
+pub mod collection;
 pub mod counter;
 pub mod keyed;
 pub mod kv;
