@@ -1,12 +1,12 @@
 //! Clients: sessions that send requests, wait, and move to another node when theirs dies.
 
 use base::Prng;
-use checker::model::kv::{KvInput, KvOutput};
 use types::{Key, Outcome, SessionId, Tag};
 
 use crate::invariants::session_order;
 use crate::resp_connections::{self, RespConnections};
 use crate::workload::mix::Mix;
+use crate::workload::operation::{Input, Output};
 use crate::workload::retries::{self, Retries};
 use crate::workload::script::{ScriptStep, Scripts, Verb};
 use crate::workload::{redis, update};
@@ -15,7 +15,7 @@ use crate::world::{ClientReply, World};
 /// How an operation ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
-    Returned(KvOutput),
+    Returned(Output),
     /// Surely no effect.
     Failed,
     /// This transmission had no effect; another one of the same line may have had one.
@@ -30,7 +30,7 @@ pub struct Op {
     pub session: u64,
     pub node: usize,
     pub key: usize,
-    pub input: KvInput,
+    pub input: Input,
     pub verb: Verb,
     pub ttl_millis: u64,
     /// The line that it transmits, if it is under `ONCE`.
@@ -192,9 +192,16 @@ impl Clients {
     }
 
     /// Sends a request to a node, in a session of its own.
-    pub fn ask_node(&mut self, world: &mut World, node: usize, key: usize, input: KvInput) -> bool {
+    pub fn ask_node(
+        &mut self,
+        world: &mut World,
+        node: usize,
+        key: usize,
+        input: impl Into<Input>,
+    ) -> bool {
         self.sessions += 1;
-        self.submit(world, (usize::MAX, node, self.sessions), (key, Verb::Plain, input), None)
+        let step = (key, Verb::Plain, input.into());
+        self.submit(world, (usize::MAX, node, self.sessions), step, None)
     }
 
     fn submit(
@@ -285,7 +292,7 @@ impl Clients {
         if let Some(trace) = &mut world.trace {
             let shown = match &outcome {
                 Outcome::Reply(reply) if !speaks_resp => {
-                    format!("{:?}", update::output(reply))
+                    format!("{:?}", update::ended(&op.input, reply))
                 }
                 other => format!("{other:?}"),
             };
@@ -296,7 +303,7 @@ impl Clients {
             Outcome::Reply(reply) => {
                 let ended = match speaks_resp {
                     true => redis::ended(&op.input, &reply),
-                    false => update::output(&reply).map(Ended::Returned),
+                    false => update::ended(&op.input, &reply),
                 };
                 ended.ok_or_else(|| format!("{tag:?} {:?} was answered {reply:?}", op.input))?
             }

@@ -250,7 +250,11 @@ impl Profile {
             clients,
             pipeline,
             think_max,
-            keys: draw_scripts(&mut scripts, draw_keys(rng, theme, given), given),
+            keys: {
+                let mut keys = draw_scripts(&mut scripts, draw_keys(rng, theme, given), given);
+                draw_collections(rng, &mut keys, given);
+                keys
+            },
             ttl_max: (length / MILLI / 4).clamp(2, 60),
             gaps: draw_gaps(rng, faults, theme, length),
             crash_after_turn_ppm: match faults.has(Fault::CrashAfterTurn) {
@@ -312,6 +316,9 @@ impl Profile {
 const SPREAD_FROM: usize = 5;
 const SPREAD_REPLICAS: usize = 3;
 const SPREAD_SALT: u64 = 57;
+/// Share of runs with collections.
+const COLLECTIONS_CHANCE: f64 = 0.2;
+const COLLECTIONS_SALT: u64 = 58;
 /// Clients rest for longer than lines are remembered only if that is short.
 const REST_WINDOW_MAX: Millis = Millis(3_000);
 
@@ -441,6 +448,17 @@ fn draw_scripts(rng: &mut Prng, mut keys: Vec<Mix>, given: &Given) -> Vec<Mix> {
         keys.push(Mix::Bank);
     }
     keys
+}
+
+/// Some runs have keys that hold collections. Drawn apart.
+fn draw_collections(rng: &Prng, keys: &mut [Mix], given: &Given) {
+    let apart = &mut Prng::new(rng.clone().next_u64() ^ COLLECTIONS_SALT);
+    if given.tells_changes && apart.chance(COLLECTIONS_CHANCE) {
+        let is_plain = |mix: &&mut Mix| Mix::EVERY_AND_LONG.contains(mix);
+        for mix in keys.iter_mut().filter(is_plain) {
+            *mix = *apart.pick(Mix::COLLECTIONS);
+        }
+    }
 }
 
 fn draw_gaps(rng: &mut Prng, faults: FaultSet, theme: Theme, length: u64) -> Vec<(Fault, u64)> {

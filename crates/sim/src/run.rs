@@ -35,6 +35,7 @@ use crate::resp_connections;
 use crate::store::Durability;
 use crate::trace::Trace;
 use crate::workload::mix::Mix;
+use crate::workload::operation::{Input, Output};
 use crate::workload::script::Verb;
 use crate::workload::update::SimUpdate;
 use crate::world::{Happened, Wake, World, WorldConfig, WorldCounts};

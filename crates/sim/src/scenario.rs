@@ -25,6 +25,7 @@ use crate::medium::MediumConfig;
 use crate::network::Links;
 use crate::store::{Durability, Survival};
 use crate::trace::Trace;
+use crate::workload::operation::{Input, Output};
 use crate::workload::update::SimUpdate;
 use crate::world::{DATABASE, Taken, World, WorldConfig};
 
@@ -242,7 +243,7 @@ impl<P: Protocol> Scenario<P> {
     ///
     /// # Panics
     /// If the node does not take requests.
-    pub fn ask(&mut self, node: u16, key: &str, input: KvInput) -> Asked {
+    pub fn ask(&mut self, node: u16, key: &str, input: impl Into<Input>) -> Asked {
         let key = self.clients.key(key);
         let asked = Asked(self.clients.ops.len());
         if !self.clients.ask_node(&mut self.world, index(node), key, input) {
@@ -282,7 +283,7 @@ impl<P: Protocol> Scenario<P> {
     pub fn value(&mut self, node: u16, key: &str) -> Option<String> {
         let asked = self.read(node, key);
         match self.settle(asked) {
-            Ended::Returned(KvOutput::Value(value)) => {
+            Ended::Returned(Output::Text(KvOutput::Value(value))) => {
                 value.map(|value| String::from_utf8_lossy(value.as_slice()).into_owned())
             }
             other => self.fail(&format!("a read of {key} through n{node} ended as {other:?}")),
@@ -391,7 +392,7 @@ mod tests {
     fn new_is_never_followed_by_old() {
         let mut it = Scenario::<Abd>::new(3, Durability::Disk);
         let old = it.write(1, "x", "old");
-        assert_eq!(it.settle(old), Ended::Returned(KvOutput::Done));
+        assert_eq!(it.settle(old), Ended::Returned(Output::Text(KvOutput::Done)));
         it.run_for_millis(5);
         it.hold(|it| it.from == 1 && is_store(&it.message));
         let new = it.write(1, "x", "new");

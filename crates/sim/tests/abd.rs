@@ -5,6 +5,7 @@ use checker::model::kv::{KvInput, KvOutput};
 use protocols::abd::{Abd, Message};
 use sim::clients::Ended;
 use sim::scenario::Scenario;
+use sim::workload::operation::Output;
 use sim::{Durability, FaultSet, SimConfig, run};
 
 /// Runs seeds; the first failure is printed with the line that replays it.
@@ -87,7 +88,7 @@ fn is_store(message: &Message) -> bool {
 fn an_acknowledgement_from_before_a_loss() {
     let mut it = Scenario::<Abd>::new(5, Durability::Volatile);
     let old = it.write(1, "x", "old");
-    assert_eq!(it.settle(old), Ended::Returned(KvOutput::Done));
+    assert_eq!(it.settle(old), Ended::Returned(Output::Text(KvOutput::Done)));
     it.run_for_millis(5);
     it.hold(|it| it.from == 1 && is_store(&it.message));
     let new = it.write(1, "x", "new");
@@ -123,7 +124,7 @@ fn acknowledgement_before_loss_does_not_count() {
 fn delete_completes_the_tombstone_of_a_minority() {
     let mut it = Scenario::<Abd>::new(3, Durability::Volatile);
     let old = it.write(1, "x", "old");
-    assert_eq!(it.settle(old), Ended::Returned(KvOutput::Done));
+    assert_eq!(it.settle(old), Ended::Returned(Output::Text(KvOutput::Done)));
     it.run_for_millis(5);
     let alone = it.lose(|it| it.from == 1 && it.to != 1 && is_store(&it.message));
     it.ask(1, "x", KvInput::Expire(None));
@@ -132,12 +133,12 @@ fn delete_completes_the_tombstone_of_a_minority() {
     let silent = it.lose(|it| it.from == 3 && it.to == 2);
     let stuck = it.lose(|it| it.from == 1 && it.to == 3);
     let again = it.ask(2, "x", KvInput::Expire(None));
-    assert_eq!(it.settle(again), Ended::Returned(KvOutput::Done));
+    assert_eq!(it.settle(again), Ended::Returned(Output::Text(KvOutput::Done)));
     it.crash(1);
     it.lift(silent);
     it.lift(stuck);
     let read = it.read(3, "x");
-    assert_eq!(it.settle(read), Ended::Returned(KvOutput::Value(None)));
+    assert_eq!(it.settle(read), Ended::Returned(Output::Text(KvOutput::Value(None))));
     it.check();
 }
 

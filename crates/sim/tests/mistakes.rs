@@ -2,6 +2,7 @@
 
 mod mistakes {
     use sim::mutants::{Effort, every, mutants};
+    use sim::{Mix, SimConfig};
 
     /// At least twice the mean of nearly all mistakes; see `docs/testing.md` for the means.
     const SEEDS_MAX: u64 = 1_000;
@@ -63,6 +64,18 @@ mod mistakes {
             let effort = Effort { seeds_max, starts: 1, threads: 2 };
             let tried = mutants(&config, effort, &[name], |_| {});
             assert!(tried[0].is_caught(), "{name} under {}", config.protocol);
+        }
+    }
+
+    /// The check of each collection can fail.
+    #[test]
+    fn collections_reveal_a_mistake() {
+        for &mix in Mix::COLLECTIONS {
+            let config = SimConfig { mix: Some(mix), ..SimConfig::new("rmwpaxos", 1) };
+            let effort = Effort { seeds_max: SEEDS_MAX, starts: 1, threads: 2 };
+            let tried = mutants(&config, effort, &["reply-before-stored"], |_| {});
+            assert!(tried[0].is_caught(), "{}", mix.name());
+            assert!(tried[0].symptom.contains("key k"), "{}", tried[0].symptom);
         }
     }
 }

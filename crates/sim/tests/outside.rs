@@ -6,6 +6,7 @@ use protocols::rmwpaxos::{Message, RmwPaxos};
 use sim::clients::Ended;
 use sim::scenario::{Asked, Scenario};
 use sim::store::Durability;
+use sim::workload::operation::Output;
 use types::{Epoch, Key, NodeId};
 
 const NODES: u16 = 5;
@@ -53,7 +54,7 @@ fn node_outside_the_set_writes_and_reads() {
     let silent = outside.clone();
     it.hold(move |it| silent.contains(&it.from) && is_of_acceptor(&it.message));
     let written = it.write(outside[0], KEY, "a");
-    assert_eq!(it.settle(written), Ended::Returned(KvOutput::Done));
+    assert_eq!(it.settle(written), Ended::Returned(Output::Text(KvOutput::Done)));
     let appended = append(&mut it, outside[1], "b");
     assert!(has_run(&it.settle(appended)));
     for node in inside.iter().chain(&outside) {
@@ -73,7 +74,7 @@ fn node_outside_the_set_asks_replicas_only() {
     let (asker, replicas) = (outside[0], inside.clone());
     it.hold(move |it| it.from == asker && it.message.key().is_some() && !replicas.contains(&it.to));
     let written = it.write(outside[0], KEY, "a");
-    assert_eq!(it.settle(written), Ended::Returned(KvOutput::Done));
+    assert_eq!(it.settle(written), Ended::Returned(Output::Text(KvOutput::Done)));
     assert_eq!(it.value(outside[0], KEY).as_deref(), Some("a"));
     assert!(it.held().is_empty(), "a node outside the set was asked");
 }

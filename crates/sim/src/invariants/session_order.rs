@@ -10,6 +10,7 @@ use checker::model::kv::{Bytes, KvInput, KvOutput};
 
 use crate::clients::{Ended, Op, SimKey};
 use crate::workload::mix::Mix;
+use crate::workload::operation::{Input, Output};
 
 /// Checks every session and key.
 ///
@@ -33,7 +34,10 @@ pub fn check(ops: &[Op], keys: &[SimKey]) -> Result<(), (usize, String)> {
 
 fn read(op: &Op) -> Option<&Bytes> {
     match (&op.input, &op.ended) {
-        (KvInput::Get, Some((_, Ended::Returned(KvOutput::Value(Some(value)))))) => Some(value),
+        (
+            Input::Text(KvInput::Get),
+            Some((_, Ended::Returned(Output::Text(KvOutput::Value(Some(value)))))),
+        ) => Some(value),
         _ => None,
     }
 }
@@ -62,7 +66,7 @@ fn check_lists(ops: &[Op], lane: &[usize]) -> Result<(), String> {
             return Err(format!("session order: read #{id} shows own later append #{later}"));
         }
         let appends = lane.iter().copied().take_while(|&item| item < id).filter(|&item| {
-            matches!(ops[item].input, KvInput::Append(_)) && has_returned(&ops[item])
+            matches!(ops[item].input, Input::Text(KvInput::Append(_))) && has_returned(&ops[item])
         });
         for item in appends {
             if !of_session.contains(&item) {
@@ -91,7 +95,7 @@ fn check_values(ops: &[Op], lane: &[usize]) -> Result<(), String> {
             other > writer
                 && other < id
                 && has_returned(&ops[other])
-                && matches!(ops[other].input, KvInput::Set(_) | KvInput::Expire(None))
+                && matches!(ops[other].input, Input::Text(KvInput::Set(_) | KvInput::Expire(None)))
         });
         if let Some(other) = replaced {
             return Err(format!(
@@ -110,9 +114,9 @@ mod tests {
     use crate::workload::script::Verb;
 
     fn op(input: KvInput, output: KvOutput) -> Op {
-        let ended = Some((2, Ended::Returned(output)));
+        let ended = Some((2, Ended::Returned(Output::Text(output))));
         let (client, session, node, key) = (0, 1, 0, 0);
-        let verb = Verb::Plain;
+        let (input, verb) = (input.into(), Verb::Plain);
         Op { client, session, node, key, input, verb, ttl_millis: 1, line: None, invoked: 1, ended }
     }
 

@@ -167,7 +167,8 @@ fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
     let writes_only = registry::find_anywhere(&config.protocol)
         .is_some_and(|registration| !registration.properties.read_modify_write);
     let is_plain = Mix::PLAIN.contains(&mix);
-    if is_default || is_plain || (mix != Mix::Retries && mix != Mix::Expiry && !writes_only) {
+    let is_of_default = mix.is_collection() || matches!(mix, Mix::Retries | Mix::Expiry);
+    if is_default || is_plain || (!is_of_default && !writes_only) {
         return Ok(());
     }
     Err(Misuse(format!("{} does not support the workload {}", config.protocol, mix.name())))

@@ -43,10 +43,9 @@ impl Run {
     }
 
     fn expires(&self) -> bool {
-        self.clients
-            .ops
-            .iter()
-            .any(|op| op.verb == Verb::Acquire || matches!(op.input, KvInput::SetExpiring(..)))
+        self.clients.ops.iter().any(|op| {
+            op.verb == Verb::Acquire || matches!(op.input, Input::Text(KvInput::SetExpiring(..)))
+        })
     }
 
     /// Waits until all values that a majority holds have expired by the slowest clock.
@@ -70,8 +69,8 @@ impl Run {
     /// only a minority had accepted may still surface, once per read that meets it.
     fn agree(&mut self, key: usize) -> Result<(), Wrong> {
         let nodes = self.world.node_count();
-        let has_expired = |value: &KvOutput| match value {
-            KvOutput::Value(Some(bytes)) => bytes.as_slice().first() == Some(&b't'),
+        let has_expired = |value: &Output| match value {
+            Output::Text(KvOutput::Value(Some(bytes))) => bytes.as_slice().first() == Some(&b't'),
             _ => false,
         };
         let mut seen = Vec::new();
@@ -96,10 +95,11 @@ impl Run {
         Err(Wrong::of_key(key, reason))
     }
 
-    pub(super) fn read_finally(&mut self, key: usize, node: usize) -> Result<KvOutput, Wrong> {
+    pub(super) fn read_finally(&mut self, key: usize, node: usize) -> Result<Output, Wrong> {
+        let read = self.profile.keys[key].read();
         for _ in 0..FINAL_TRIES {
             let id = self.clients.ops.len();
-            if self.clients.ask_node(&mut self.world, node, key, KvInput::Get) {
+            if self.clients.ask_node(&mut self.world, node, key, read.clone()) {
                 let bound = self.answered_by();
                 self.run_until(bound, |run| run.clients.outstanding == 0)?;
                 match &self.clients.ops[id].ended {

@@ -3,7 +3,11 @@
 //! Values are unique where that reveals wrong answers: a value names the operation that wrote it.
 
 use base::Prng;
+use checker::model::collection::CollectionInput;
 use checker::model::kv::{Bytes, ExpiryTag, KvInput};
+
+use crate::workload::collection;
+use crate::workload::operation::Input;
 
 /// One kind of workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -32,6 +36,11 @@ pub enum Mix {
     Bank,
     /// The same under `ONCE`, sent again and again.
     Retries,
+    /// The real commands on lists, as the next three on other collections.
+    Lists,
+    Sets,
+    Hashes,
+    SortedSets,
 }
 
 impl Mix {
@@ -49,7 +58,9 @@ impl Mix {
         Mix::All,
     ];
 
-    /// For protocols that send deltas of long values.
+    pub const COLLECTIONS: &[Mix] = &[Mix::Lists, Mix::Sets, Mix::Hashes, Mix::SortedSets];
+
+    /// For the default protocol, which sends deltas of long values.
     pub const EVERY_AND_LONG: &[Mix] = &[
         Mix::Register,
         Mix::PlainDelete,
@@ -74,6 +85,10 @@ impl Mix {
         (Mix::Expiry, "expiry"),
         (Mix::All, "all"),
         (Mix::Retries, "retries"),
+        (Mix::Lists, "lists"),
+        (Mix::Sets, "sets"),
+        (Mix::Hashes, "hashes"),
+        (Mix::SortedSets, "sorted-sets"),
     ];
 
     /// The name on the command line.
@@ -88,9 +103,36 @@ impl Mix {
         Mix::NAMED.iter().find(|(_, known)| *known == name).map(|(mix, _)| *mix)
     }
 
+    #[must_use]
+    pub fn is_collection(self) -> bool {
+        Mix::COLLECTIONS.contains(&self)
+    }
+
+    /// The command that reveals all of a key.
+    #[must_use]
+    pub fn read(self) -> Input {
+        match self {
+            Mix::Lists => CollectionInput::Range.into(),
+            Mix::Sets => CollectionInput::Members.into(),
+            Mix::Hashes => CollectionInput::Fields.into(),
+            Mix::SortedSets => CollectionInput::Scores.into(),
+            _ => KvInput::Get.into(),
+        }
+    }
+
     /// Draws a command. `id` names it uniquely in its run.
     #[must_use]
-    pub fn draw(self, rng: &mut Prng, id: u64) -> KvInput {
+    pub fn draw(self, rng: &mut Prng, id: u64) -> Input {
+        match self {
+            Mix::Lists => collection::on_list(rng, id).into(),
+            Mix::Sets => collection::on_set(rng).into(),
+            Mix::Hashes => collection::on_hash(rng, id).into(),
+            Mix::SortedSets => collection::on_sorted_set(rng).into(),
+            _ => self.draw_text(rng, id).into(),
+        }
+    }
+
+    fn draw_text(self, rng: &mut Prng, id: u64) -> KvInput {
         let value = || Bytes::from(format!("v{id}").as_bytes());
         let below = |rng: &mut Prng, n| rng.below(n);
         match self {
@@ -148,6 +190,7 @@ impl Mix {
             },
             // Commands of other clients on the keys of scripts.
             Mix::Lock | Mix::Fence | Mix::Bank => KvInput::Get,
+            Mix::Lists | Mix::Sets | Mix::Hashes | Mix::SortedSets => KvInput::Get,
             Mix::All => match below(rng, 12) {
                 0..3 => KvInput::Get,
                 3 => KvInput::Set(small(rng)),

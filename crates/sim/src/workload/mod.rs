@@ -1,6 +1,8 @@
 //! The clients' workload: commands with obvious semantics, and mixes that draw them.
 
+pub mod collection;
 pub mod mix;
+pub mod operation;
 pub mod redis;
 pub mod retries;
 pub mod script;

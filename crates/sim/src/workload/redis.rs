@@ -6,6 +6,8 @@ use commands::Plan;
 use types::{Clock, Command, Key, Reply};
 
 use crate::clients::Ended;
+use crate::workload::collection;
+use crate::workload::operation::{Input, Output};
 use crate::workload::script::Verb;
 
 /// The words of a request. `ttl_millis` is that of an expiring value.
@@ -32,9 +34,13 @@ pub fn words(input: &KvInput, key: &Key, ttl_millis: u64) -> Vec<Vec<u8>> {
     parts.into_iter().map(<[u8]>::to_vec).collect()
 }
 
-/// The same for a step of a script.
+/// The same for any request, and for a step of a script.
 #[must_use]
-pub fn step_words(verb: Verb, input: &KvInput, key: &Key, ttl_millis: u64) -> Vec<Vec<u8>> {
+pub fn step_words(verb: Verb, input: &Input, key: &Key, ttl_millis: u64) -> Vec<Vec<u8>> {
+    let input = match input {
+        Input::Text(input) => input,
+        Input::Collection(input) => return collection::words(input, key),
+    };
     let mut words = words(input, key, ttl_millis);
     match (verb, input) {
         (Verb::Acquire, _) => {
@@ -73,13 +79,21 @@ pub fn heard(reply: resp::Reply) -> Option<Reply> {
         resp::Reply::Integer(value) => Reply::Integer(value),
         resp::Reply::Bulk(bytes) => Reply::bulk(bytes),
         resp::Reply::Null => Reply::Null,
+        resp::Reply::Array(all) => Reply::Array(all.into_iter().map(heard).collect::<Option<_>>()?),
         _ => return None,
     })
 }
 
 /// The outcome of a request with this reply; `None` for an impossible reply.
 #[must_use]
-pub fn ended(input: &KvInput, reply: &Reply) -> Option<Ended> {
+pub fn ended(input: &Input, reply: &Reply) -> Option<Ended> {
+    match input {
+        Input::Text(input) => ended_text(input, reply),
+        Input::Collection(input) => collection::ended(input, reply),
+    }
+}
+
+fn ended_text(input: &KvInput, reply: &Reply) -> Option<Ended> {
     let returned = match (input, reply) {
         (_, Reply::Error(text)) => return error(text),
         (KvInput::SetIfAbsent(_) | KvInput::SetIfEqual { .. }, Reply::Null) => KvOutput::Refused,
@@ -109,7 +123,7 @@ pub fn ended(input: &KvInput, reply: &Reply) -> Option<Ended> {
         ) => KvOutput::Integer(*integer),
         _ => return None,
     };
-    Some(Ended::Returned(returned))
+    Some(Ended::Returned(Output::Text(returned)))
 }
 
 /// The outcome of a request with this error reply; `None` for another reply.
@@ -124,9 +138,11 @@ pub fn error(text: &[u8]) -> Option<Ended> {
         // It ran, and its answer is unknown.
         b"ALREADYDONE" => Some(Ended::Unknown),
         b"ERR" if text.ends_with(b"not an integer or out of range") => {
-            Some(Ended::Returned(KvOutput::NotAnInteger))
+            Some(Ended::Returned(Output::Text(KvOutput::NotAnInteger)))
         }
-        b"ERR" if text.ends_with(b"would overflow") => Some(Ended::Returned(KvOutput::Overflow)),
+        b"ERR" if text.ends_with(b"would overflow") => {
+            Some(Ended::Returned(Output::Text(KvOutput::Overflow)))
+        }
         _ => None,
     }
 }
@@ -178,7 +194,7 @@ mod tests {
                 Change::Delete => held = None,
                 Change::None | Change::Expire(_) => {}
             }
-            let Some(Ended::Returned(output)) = ended(&input, &reply) else {
+            let Some(Ended::Returned(Output::Text(output))) = ended_text(&input, &reply) else {
                 panic!("{input:?} was answered {reply:?}");
             };
             let next = Kv.step(&model, &input, Some(&output));

@@ -6,8 +6,9 @@
 
 use base::{Millis, Prng};
 use bytes::Bytes;
-use checker::model::kv::KvInput;
 use types::Once;
+
+use crate::workload::operation::Input;
 
 /// Number of recent lines that a client may repeat: the newest, or as many as a key remembers and
 /// more.
@@ -18,7 +19,7 @@ const RECENT_IN_CROWDS_MAX: usize = 150;
 #[derive(Clone, Debug)]
 pub struct OnceLine {
     pub key: usize,
-    pub input: KvInput,
+    pub input: Input,
     /// The client's name for itself.
     pub name: String,
     pub seq: u64,
@@ -79,7 +80,7 @@ impl Retries {
 
     /// A new line.
     #[must_use]
-    pub fn line(&self, client: usize, key: usize, input: KvInput, now: u64, op: usize) -> OnceLine {
+    pub fn line(&self, client: usize, key: usize, input: Input, now: u64, op: usize) -> OnceLine {
         let seq = self.lines.len() as u64 + 1;
         let name = format!("c{client}-{}", seq % self.habits.sessions);
         OnceLine { key, input, name, seq, sent: now, op }

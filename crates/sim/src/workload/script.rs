@@ -15,6 +15,7 @@ use checker::model::kv::{Bytes, KvInput, KvOutput};
 use crate::clients::{Ended, Op, SimKey};
 use crate::clock::NOMINAL_PPM;
 use crate::workload::mix::Mix;
+use crate::workload::operation::{Input, Output};
 
 /// Initial balance of an account, and the number of accounts.
 const BALANCE: u64 = 100;
@@ -47,7 +48,7 @@ pub struct Scripts {
 }
 
 /// The next step: client's key, verb and input.
-pub type ScriptStep = (usize, Verb, KvInput);
+pub type ScriptStep = (usize, Verb, Input);
 
 impl Scripts {
     /// The next step of a client on a key of this mix; `None` for a mix without a script. `id`
@@ -61,7 +62,7 @@ impl Scripts {
     ) -> Option<ScriptStep> {
         match keys[key].mix {
             Mix::Lock => Some(self.next_of_lock(rng, (client, key), keys, id)),
-            Mix::Bank => Some((key, Verb::Plain, self.next_of_bank(rng, (client, key), id))),
+            Mix::Bank => Some((key, Verb::Plain, self.next_of_bank(rng, (client, key), id).into())),
             _ => None,
         }
     }
@@ -75,19 +76,19 @@ impl Scripts {
     ) -> ScriptStep {
         let fence = keys.iter().position(|it| it.mix == Mix::Fence);
         match (self.locks.get(&(client, key)), fence) {
-            (None, _) if rng.chance(0.2) => (key, Verb::Plain, KvInput::Get),
+            (None, _) if rng.chance(0.2) => (key, Verb::Plain, KvInput::Get.into()),
             (None, _) => {
                 let value = Bytes::from(format!("t{id}").as_bytes());
-                (key, Verb::Acquire, KvInput::SetIfAbsent(value))
+                (key, Verb::Acquire, KvInput::SetIfAbsent(value).into())
             }
             (Some(held), Some(fence)) if !held.has_token => {
-                (fence, Verb::Plain, KvInput::IncrBy(1))
+                (fence, Verb::Plain, KvInput::IncrBy(1).into())
             }
             (Some(held), _) => {
                 let expected = held.value.clone();
                 self.locks.remove(&(client, key));
                 let input = KvInput::SetIfEqual { expected, new: Bytes::from("") };
-                (key, Verb::Release, input)
+                (key, Verb::Release, input.into())
             }
         }
     }
@@ -114,20 +115,22 @@ impl Scripts {
         let of = (op.client, op.key);
         match (&op.ended, &op.input, op.verb) {
             (
-                Some((_, Ended::Returned(KvOutput::Done))),
-                KvInput::SetIfAbsent(value),
+                Some((_, Ended::Returned(Output::Text(KvOutput::Done)))),
+                Input::Text(KvInput::SetIfAbsent(value)),
                 Verb::Acquire,
             ) => {
                 self.locks.insert(of, LockProgress { value: value.clone(), has_token: false });
             }
-            (_, KvInput::IncrBy(_), _) if keys[op.key].mix == Mix::Fence => {
+            (_, Input::Text(KvInput::IncrBy(_)), _) if keys[op.key].mix == Mix::Fence => {
                 let of_client =
                     self.locks.iter_mut().filter(|((client, _), _)| *client == op.client);
                 of_client.for_each(|(_, held)| held.has_token = true);
             }
-            (Some((_, Ended::Returned(KvOutput::Value(Some(value))))), KvInput::Get, _)
-                if keys[op.key].mix == Mix::Bank =>
-            {
+            (
+                Some((_, Ended::Returned(Output::Text(KvOutput::Value(Some(value)))))),
+                Input::Text(KvInput::Get),
+                _,
+            ) if keys[op.key].mix == Mix::Bank => {
                 self.read.insert(of, value.clone());
             }
             _ => {}
@@ -170,7 +173,10 @@ pub fn check(ops: &[Op], keys: &[SimKey], majority_rate_ppm: u64) -> Result<(), 
 
 fn check_bank(ops: &[Op], key: usize) -> Result<(), String> {
     for (id, op) in ops.iter().enumerate().filter(|(_, op)| op.key == key) {
-        let Some((_, Ended::Returned(KvOutput::Value(Some(value))))) = &op.ended else { continue };
+        let Some((_, Ended::Returned(Output::Text(KvOutput::Value(Some(value)))))) = &op.ended
+        else {
+            continue;
+        };
         let sum = balances(value).map(|balances| balances.iter().sum::<u64>());
         if sum != Some(BALANCE * ACCOUNTS as u64) {
             return Err(format!("bank: read #{id} shows {value:?}"));
@@ -217,12 +223,16 @@ fn leases(ops: &[Op], key: usize, majority_rate_ppm: u64) -> Vec<Lease> {
         ops.iter().enumerate().filter(|(_, op)| op.key == key && op.verb == Verb::Acquire);
     acquired
         .filter_map(|(id, op)| {
-            let Some((from, Ended::Returned(KvOutput::Done))) = op.ended else { return None };
-            let KvInput::SetIfAbsent(value) = &op.input else { return None };
+            let Some((from, Ended::Returned(Output::Text(KvOutput::Done)))) = op.ended else {
+                return None;
+            };
+            let Input::Text(KvInput::SetIfAbsent(value)) = &op.input else { return None };
             let nanos = u128::from(op.ttl_millis) * 1_000_000 * u128::from(NOMINAL_PPM);
             let expires = op.invoked + (nanos / u128::from(majority_rate_ppm)) as u64;
             let released = ops[id..].iter().find(|later| match &later.input {
-                KvInput::SetIfEqual { expected, .. } => later.key == key && expected == value,
+                Input::Text(KvInput::SetIfEqual { expected, .. }) => {
+                    later.key == key && expected == value
+                }
                 _ => false,
             });
             let until = released.map_or(expires, |release| release.invoked.min(expires));
@@ -237,7 +247,7 @@ fn token_of(lease: &Lease, ops: &[Op], keys: &[SimKey]) -> Option<(usize, i64)> 
     ops.iter().enumerate().skip(lease.op).find_map(|(id, op)| {
         let is_fence = keys[op.key].mix == Mix::Fence && op.client == lease.client;
         match op.ended {
-            Some((at, Ended::Returned(KvOutput::Integer(token))))
+            Some((at, Ended::Returned(Output::Text(KvOutput::Integer(token)))))
                 if is_fence && op.invoked >= lease.from && at < lease.until =>
             {
                 Some((id, token))
@@ -265,14 +275,15 @@ mod tests {
             KvInput::SetIfAbsent(_) => Verb::Acquire,
             _ => Verb::Plain,
         };
-        let (invoked, ended) = (at.0 * MILLI, Some((at.1 * MILLI, Ended::Returned(output))));
+        let (invoked, ended) =
+            (at.0 * MILLI, Some((at.1 * MILLI, Ended::Returned(Output::Text(output)))));
         let session = client as u64;
         Op {
             client,
             session,
             node: 0,
             key,
-            input,
+            input: input.into(),
             verb,
             ttl_millis: 10,
             line: None,

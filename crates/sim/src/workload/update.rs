@@ -1,17 +1,23 @@
 //! The simulator's own commands: a string per key, as in the checker's `kv` model, in a few bytes.
 //!
 //! The language `Redis` runs the real commands; these are faster and need no parser.
+//! Requests on collections are the real commands here, too.
 
 use base::Millis;
 use bytes::Bytes;
+use checker::model::collection::CollectionInput;
 use checker::model::kv::{self, ExpiryTag, KvInput, KvOutput};
+use commands::Interpreter;
 use types::wire::{put_blob, put_varint};
 use types::{
-    Access, Applied, Change, Clock, Command, ExpiryChange, Malformed, Reader, Reply, TimeToLive,
-    Update, View,
+    Access, Applied, Change, Clock, Command, ExpiryChange, Key, Malformed, Reader, Reply,
+    TimeToLive, Update, View,
 };
 
+use crate::clients::Ended;
+use crate::workload::operation::{Input, Output};
 use crate::workload::script::Verb;
+use crate::workload::{collection, redis};
 
 const GET: u8 = 1;
 const SET: u8 = 2;
@@ -28,6 +34,8 @@ const APPEND: u8 = 12;
 const REMOVE: u8 = 13;
 const ACQUIRE: u8 = 14;
 const RELEASE: u8 = 15;
+/// A command of the product follows.
+const REAL: u8 = 16;
 
 const NOT_AN_INTEGER: &[u8] = b"ERR not an integer";
 const OVERFLOW: &[u8] = b"ERR would overflow";
@@ -71,9 +79,13 @@ pub fn encode(input: &KvInput, ttl_millis: u64) -> Command {
     Command::new(access, Bytes::from(body))
 }
 
-/// The same for a step of a script.
+/// The same for any request, and for a step of a script.
 #[must_use]
-pub fn encode_step(verb: Verb, input: &KvInput, ttl_millis: u64) -> Command {
+pub fn encode_step(verb: Verb, input: &Input, ttl_millis: u64) -> Command {
+    let input = match input {
+        Input::Text(input) => input,
+        Input::Collection(input) => return real(input),
+    };
     let mut body = Vec::with_capacity(32);
     match (verb, input) {
         (Verb::Acquire, KvInput::SetIfAbsent(value)) => {
@@ -88,6 +100,13 @@ pub fn encode_step(verb: Verb, input: &KvInput, ttl_millis: u64) -> Command {
     Command::new(Access::Update, Bytes::from(body))
 }
 
+/// A command on one key is the same for all keys.
+fn real(input: &CollectionInput) -> Command {
+    let words = collection::words(input, &Key::new(b"k"));
+    let command = redis::command(&words).expect("each request is a command on one key");
+    Command::new(command.access, Bytes::from([&[REAL], &command.body[..]].concat()))
+}
+
 fn op(body: &mut Vec<u8>, op: u8, access: Access) -> Access {
     body.push(op);
     access
@@ -99,7 +118,16 @@ fn op_with(body: &mut Vec<u8>, op: u8, value: &kv::Bytes, access: Access) -> Acc
     access
 }
 
-/// The meaning of a reply; `None` for one that [`SimUpdate`] never gives.
+/// The outcome of a request with this reply; `None` for one that [`SimUpdate`] never gives.
+#[must_use]
+pub fn ended(input: &Input, reply: &Reply) -> Option<Ended> {
+    match input {
+        Input::Text(_) => output(reply).map(|output| Ended::Returned(Output::Text(output))),
+        Input::Collection(input) => collection::ended(input, reply),
+    }
+}
+
+/// The meaning of a reply to a request on a string.
 #[must_use]
 pub fn output(reply: &Reply) -> Option<KvOutput> {
     Some(match reply {
@@ -123,7 +151,10 @@ const REFUSED: Reply = Reply::Boolean(false);
 pub struct SimUpdate;
 
 impl Update for SimUpdate {
-    fn apply(&self, view: View<'_>, body: &[u8], _clock: Clock) -> Applied {
+    fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
+        if let [REAL, body @ ..] = body {
+            return Interpreter::default().apply(view, body, clock);
+        }
         apply(view, body).unwrap_or_else(|Malformed| error(NOT_UNDERSTOOD))
     }
 }
