@@ -67,6 +67,7 @@ A plain `SET` is a `write`. With a condition, `GET` or `KEEPTTL` it is an `updat
 | `EXPIREAT`, `EXAT` in the past | the key ends once a quorum of clocks agrees; later commands of the same pipeline may still see it |
 | wrong options | an error, whether the key exists or not |
 | `LSET` with an index beyond 32 bits | an error; Redis replaces another element |
+| `OBJECT ENCODING` of lists | a short rest of two quicklist nodes is a listpack; a failed `LSET` or `LINSERT` converts no list |
 | `DBSIZE` | a list from a quorum below 100,000 keys; above, the count that the node maintains |
 | `INFO keyspace` | that count: exact below 100,000 keys per worker, within 1 % above; without `avg_ttl` |
 | `OBJECT IDLETIME` | an error: times of access are not kept |
