@@ -47,7 +47,6 @@ pub enum Miss {
     Null,
     /// An empty string or collection.
     Empty,
-    EmptyArray,
     Integer(i64),
     Simple(&'static str),
 }
@@ -58,7 +57,6 @@ impl Miss {
         match (self, reply) {
             (Miss::Null, Reply::Null) => true,
             (Miss::Empty, Reply::Bulk(bytes)) => bytes.is_empty(),
-            (Miss::EmptyArray, Reply::Array(elements)) => elements.is_empty(),
             (Miss::Empty, Reply::Array(all) | Reply::Set(all)) => all.is_empty(),
             (Miss::Empty, Reply::Map(all) | Reply::Pairs(all)) => all.is_empty(),
             (Miss::Integer(miss), Reply::Integer(value)) => miss == *value,

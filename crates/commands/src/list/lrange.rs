@@ -22,7 +22,7 @@ const ROW: CommandSpec = CommandSpec {
     keys: one_key(&["RO", "access"]),
     access: Some(Access::Read),
     execution: Key(plan),
-    miss: Some(Miss::EmptyArray),
+    miss: Some(Miss::Empty),
     ..LIST
 };
 
