@@ -69,30 +69,71 @@ fn apply(view: View<'_>, body: &[u8], clock: Clock) {
     }
 }
 
-/// Every command of the table with a few arguments, as a line and as the body that comes of it.
+/// Every command of the table with a few arguments, as a line and as the body that comes of it, on
+/// values of all types.
 fn seeds() -> Vec<Vec<u8>> {
-    let clock = Clock { unix: Millis(1_700_000_000_000), seed: 7 };
-    let tails = ["k", "k 1", "k 5 10", "k v EX 100 NX GET", "k 0 -1", "k 1.5e3", "k IFEQ 10"];
+    let tails = [
+        "k",
+        "k 1",
+        "k 5 10",
+        "k v EX 100 NX GET",
+        "k 0 -1",
+        "k 1.5e3",
+        "k IFEQ 10",
+        "k 1 a 2 b",
+        "k a b c",
+        "k a",
+    ];
+    let lines: Vec<String> = commands::table::rows()
+        .flat_map(|spec| tails.iter().map(|tail| format!("{} {tail}", spec.name)))
+        .collect();
+    let values = values_of(&lines);
     let mut seeds = Vec::new();
-    for spec in commands::table::rows() {
-        for (index, tail) in tails.iter().enumerate() {
-            let line = format!("{} {tail}", spec.name);
-            let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-            let mut head = clock.unix.0.to_le_bytes().to_vec();
-            match index % 3 {
-                0 => head.extend([0, 0]),
-                1 => head.extend([4, 2, b'1', b'0']),
-                _ => {
-                    head.push(4 | 2);
-                    head.extend(5_000_u64.to_le_bytes());
-                    head.extend([3, b'1', b'.', b'5']);
-                }
+    for (index, line) in lines.iter().enumerate() {
+        let mut head = CLOCK.unix.0.to_le_bytes().to_vec();
+        match index % 4 {
+            0 => head.extend([0, 0]),
+            1 => head.extend([4, 2, b'1', b'0']),
+            2 => {
+                head.push(4 | 2);
+                head.extend(5_000_u64.to_le_bytes());
+                head.extend([3, b'1', b'.', b'5']);
             }
-            if let Ok((_, Plan::Key { command, .. })) = commands::plan(&args, clock) {
-                seeds.push([&head[..], line.as_bytes()].concat());
-                seeds.push([&head[..], &command.body].concat());
+            _ => {
+                let value = &values[index / 4 % values.len()];
+                head.extend([4 | 8, value.len() as u8]);
+                head.extend(value);
             }
+        }
+        if let Some(body) = body(line) {
+            seeds.push([&head[..], line.as_bytes()].concat());
+            seeds.push([&head[..], &body].concat());
         }
     }
     seeds
+}
+
+const CLOCK: Clock = Clock { unix: Millis(1_700_000_000_000), seed: 7 };
+
+fn body(line: &str) -> Option<Vec<u8>> {
+    let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    match commands::plan(&args, CLOCK) {
+        Ok((_, Plan::Key { command, .. })) => Some(command.body.to_vec()),
+        _ => None,
+    }
+}
+
+/// The short values that commands put where there is no key.
+fn values_of(lines: &[String]) -> Vec<Vec<u8>> {
+    let put = |body: Vec<u8>| {
+        let view = View { value: None, ttl: TimeToLive::Never, ends: None };
+        match Interpreter::default().apply(view, &body, CLOCK).change {
+            Change::Put { value, .. } if value.len() < 256 => Some(value.to_vec()),
+            _ => None,
+        }
+    };
+    let mut values: Vec<Vec<u8>> = lines.iter().filter_map(|line| put(body(line)?)).collect();
+    values.sort_unstable();
+    values.dedup();
+    values
 }
