@@ -81,34 +81,41 @@ const COLLECTIONS_PPM: u32 = 300_000;
 const RARE: &[&str] =
     &["FLUSHDB", "FLUSHALL", "QUIT", "RESET", "HELLO", "AUTH", "SELECT", "NOSUCHCOMMAND", "WAIT"];
 
+/// Names whose arguments stay as drawn. `SPOP` without a count removes a random member. The others
+/// must not name several keys.
+const NEVER_CHANGED: &[&str] =
+    &["SPOP", "SINTER", "SUNION", "SDIFF", "SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE"];
+
 pub(super) struct Drawn {
     pub args: Vec<Vec<u8>>,
+    /// redis-server 7.4 leaves out the reply to a wrong password behind other replies.
+    pub must_be_first: bool,
     /// A deadline that has passed ends a key for what is sent after the reply, not for what is behind it in the same
     /// pipeline (docs/reference/commands.md).
     pub must_settle: bool,
 }
 
-/// A command. `is_wild` segments hold requests whose replies cannot be told from each other: nothing in them may
-/// depend on a clock. `collections`: on lists, sets, hashes and sorted sets, too.
+/// A command. `is_wild` segments hold requests whose replies cannot be told from each other.
+/// Nothing in them may depend on a clock. `collections`: draw commands on collections, too.
 pub(super) fn draw(prng: &mut Prng, is_wild: bool, collections: bool) -> Drawn {
     let mut args = match collections && !is_wild && prng.chance_ppm(COLLECTIONS_PPM) {
         true => prng.pick(COLLECTIONS)(prng),
         false => of_template(prng, is_wild),
     };
-    // Without its count it removes a random member.
-    let removes_all = args[0].eq_ignore_ascii_case(b"SPOP");
-    if !removes_all && prng.chance_ppm(30_000) {
+    let is = |name: &&str| args[0].eq_ignore_ascii_case(name.as_bytes());
+    if !NEVER_CHANGED.iter().any(is) && prng.chance_ppm(30_000) {
         match prng.below(3) {
             0 if args.len() > 1 => drop(args.pop()),
             1 => args.push(value(prng).into_bytes()),
             _ => args.extend(std::iter::repeat_n(b"NX".to_vec(), 1 + prng.below(3) as usize)),
         }
     }
+    let must_be_first = args.len() == 3 && args[0].eq_ignore_ascii_case(b"AUTH");
     let upper = args.iter().map(|arg| arg.to_ascii_uppercase());
     let must_settle = upper
         .into_iter()
         .any(|arg| [&b"EXAT"[..], b"PXAT", b"EXPIREAT", b"PEXPIREAT"].contains(&arg.as_slice()));
-    Drawn { args, must_settle }
+    Drawn { args, must_be_first, must_settle }
 }
 
 /// A command on strings, on keys, or of the connection.

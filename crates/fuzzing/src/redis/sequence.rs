@@ -101,7 +101,10 @@ fn segment(prng: &mut Prng, count: u64, collections: bool) -> Segment {
             steps.push(Step::Raw(commands::raw(prng)));
             continue;
         }
-        let Drawn { args, must_settle } = commands::draw(prng, is_wild, collections);
+        let Drawn { args, must_be_first, must_settle } = commands::draw(prng, is_wild, collections);
+        if must_be_first && !steps.is_empty() {
+            continue;
+        }
         let is_plain = |arg: &Vec<u8>| {
             !arg.is_empty()
                 && arg.iter().all(|b| b.is_ascii_alphanumeric() || b".-+:_*".contains(b))
