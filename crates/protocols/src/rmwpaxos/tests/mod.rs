@@ -16,6 +16,7 @@ mod mutations;
 mod once;
 mod pace;
 mod presence_conflict;
+mod reads_that_change;
 mod removal;
 mod repair;
 mod rollback_detector;

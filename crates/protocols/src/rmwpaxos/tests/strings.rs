@@ -11,6 +11,8 @@ use types::{
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Ask {
     Get,
+    /// A read that changes: it answers the value and deletes it.
+    Take,
     Append(&'static str),
     AppendByte(u8),
     SetIfAbsent(u8),
@@ -52,6 +54,7 @@ impl Ask {
     pub(super) fn command(&self) -> Command {
         let (access, body) = match self {
             Ask::Get => (Access::Read, b"g".to_vec()),
+            Ask::Take => (Access::Read, b"t".to_vec()),
             Ask::Append(text) => (Access::Update, [b"a", text.as_bytes()].concat()),
             Ask::AppendByte(byte) => (Access::Update, vec![b'a', *byte]),
             Ask::SetIfAbsent(byte) => (Access::Update, vec![b'n', *byte]),
@@ -72,6 +75,7 @@ impl Ask {
         let one = |byte: &u8| [*byte].as_slice().into();
         match self {
             Ask::Get => KvInput::Get,
+            Ask::Take => KvInput::GetDel,
             Ask::Append(text) => KvInput::Append((*text).into()),
             Ask::AppendByte(byte) => KvInput::Append(one(byte)),
             Ask::SetIfAbsent(byte) => KvInput::SetIfAbsent(one(byte)),
@@ -114,6 +118,8 @@ impl Update for Strings {
         let refused = || Applied::unchanged(Reply::Boolean(false));
         match (body[0], view.value) {
             (b'g', value) => Applied::unchanged(Reply::copy_or_null(value)),
+            (b't', Some(value)) => Applied { change: Change::Delete, reply: Reply::copy(value) },
+            (b't', None) => Applied::unchanged(Reply::Null),
             (b'a', value) => {
                 let value = [value.unwrap_or_default(), &body[1..]].concat();
                 let reply = Reply::Integer(value.len() as i64);
