@@ -7,6 +7,7 @@
 mod commands;
 mod connection;
 pub mod deviations;
+mod hashes;
 mod lists;
 mod sequence;
 mod servers;

@@ -40,7 +40,7 @@ pub const DEVIATIONS: &[Deviation] = &[
     },
     Deviation {
         name: "arguments-first",
-        reason: "bad arguments are refused before the key is looked at (docs/reference/commands.md): GETEX, INCRBYFLOAT",
+        reason: "bad arguments are refused before the key is looked at (docs/reference/commands.md)",
         allows: arguments_first,
     },
     Deviation {
@@ -99,13 +99,19 @@ fn is(args: &[Vec<u8>], names: &[&str]) -> bool {
 
 fn clocks(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let slack = match () {
-        () if is(args, &["TTL", "EXPIRETIME"]) => SECONDS_SLACK,
-        () if is(args, &["PTTL", "PEXPIRETIME"]) => MILLIS_SLACK,
+        () if is(args, &["TTL", "EXPIRETIME", "HTTL", "HEXPIRETIME"]) => SECONDS_SLACK,
+        () if is(args, &["PTTL", "PEXPIRETIME", "HPTTL", "HPEXPIRETIME"]) => MILLIS_SLACK,
         () => return false,
     };
-    match (ours, theirs) {
-        (Reply::Integer(a), Reply::Integer(b)) => *a > 0 && *b > 0 && a.abs_diff(*b) <= slack,
+    let is_near = |(ours, theirs): (&Reply, &Reply)| match (ours, theirs) {
+        (Reply::Integer(a), Reply::Integer(b)) => {
+            a == b || *a > 0 && *b > 0 && a.abs_diff(*b) <= slack
+        }
         _ => false,
+    };
+    match (ours, theirs) {
+        (Reply::Array(a), Reply::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(is_near),
+        both => is_near(both),
     }
 }
 
@@ -161,7 +167,14 @@ fn arguments_first(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let refused = matches!(ours, Reply::Error(_));
     match theirs {
         Reply::Null => is(args, &["GETEX"]) && refused,
-        Reply::Error(_) => is(args, &["GETEX", "INCRBYFLOAT"]) && refused,
+        Reply::Error(_) => {
+            let is_on_ends = args.iter().any(|arg| arg.to_ascii_uppercase().starts_with(b"FIELD"));
+            (is(args, &["GETEX", "INCRBYFLOAT", "HSCAN"]) || is_on_ends) && refused
+        }
+        Reply::Array(page) => {
+            let is_miss = page.get(1) == Some(&Reply::Array(Vec::new()));
+            is(args, &["HSCAN"]) && refused && is_miss
+        }
         _ => false,
     }
 }

@@ -9,6 +9,7 @@ use bench::client::{Client, Value};
 
 use super::Difference;
 use super::deviations::MILLIS_SLACK;
+use super::hashes;
 
 /// Databases that sequences select.
 pub(super) const DATABASES: [&str; 4] = ["0", "1", "2", "15"];
@@ -50,11 +51,30 @@ fn value_of(client: &mut Client, key: &[u8]) -> Result<Vec<u8>> {
         Value::Bulk(value) => Ok(value),
         Value::List(all) if kind == "list" => Ok(format!("{kind} {all:?}").into_bytes()),
         Value::List(all) => {
+            let ends = if kind == "hash" { ends_of(client, key, &all)? } else { Vec::new() };
             let encoding = client.ask(&[b"OBJECT", b"ENCODING", key])?;
-            Ok(format!("{kind} {encoding:?} {all:?}").into_bytes())
+            Ok(format!("{kind} {encoding:?} {all:?} {ends:?}").into_bytes())
         }
         other => bail!("{kind} {}: {other:?}", key.escape_ascii()),
     }
+}
+
+/// When fields end, of those whose end was given as a Unix time.
+fn ends_of(client: &mut Client, key: &[u8], pairs: &[Value]) -> Result<Vec<i64>> {
+    let names = pairs.iter().step_by(2).filter_map(|name| match name {
+        Value::Bulk(name) => Some(name.as_slice()),
+        _ => None,
+    });
+    let count = pairs.len().div_ceil(2).to_string();
+    let words = [&b"HPEXPIRETIME"[..], key, b"FIELDS", count.as_bytes()];
+    let reply = client.ask(&words.into_iter().chain(names).collect::<Vec<_>>())?;
+    let Value::List(ends) = reply else { bail!("HPEXPIRETIME: {reply:?}") };
+    let end = |end: Value| match end {
+        Value::Integer(end) if end < hashes::DEADLINES_FROM => end.signum(),
+        Value::Integer(end) => end,
+        _ => 0,
+    };
+    Ok(ends.into_iter().map(end).collect())
 }
 
 /// The reply with its groups of `width` elements in order.
