@@ -259,8 +259,21 @@ impl CommandSpec {
     /// does not fit.
     #[must_use]
     pub fn key_indexes(&self, args: &[&[u8]]) -> Vec<usize> {
-        let ranges = self.keys.iter().chain(self.more_keys);
-        ranges.flat_map(|keys| keys.indexes(args)).collect()
+        self.named_keys(args).into_iter().map(|(index, _)| index).collect()
+    }
+
+    /// [`key_indexes`](CommandSpec::key_indexes), each with its range.
+    #[must_use]
+    pub fn named_keys(&self, args: &[&[u8]]) -> Vec<(usize, &KeyRange)> {
+        let mut keys = Vec::new();
+        for range in self.keys.iter().chain(self.more_keys) {
+            let len = keys.len();
+            keys.extend(range.indexes(args).map(|index| (index, range)));
+            if range.last == LastKey::Counted && keys.len() == len {
+                return Vec::new();
+            }
+        }
+        keys
     }
 
     /// The command may read keys that no argument names.

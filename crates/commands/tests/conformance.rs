@@ -64,6 +64,11 @@ fn sorted_sets_combine_as_in_redis() {
 }
 
 #[test]
+fn the_table_tells_of_sorted_sets_as_redis_does() {
+    check("redis-7.4.1-zcommands.txt");
+}
+
+#[test]
 fn keys_and_times_answer_as_redis_does() {
     check("redis-7.0.15-keys.txt");
 }

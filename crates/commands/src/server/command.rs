@@ -203,10 +203,8 @@ fn keys(args: &[&[u8]], show: impl Fn(&[u8], &KeyRange) -> Reply) -> Result<Repl
         return Err(errors::NO_KEYS);
     }
     spec.check_arity(args.len()).map_err(|_| errors::INVALID_ARITY)?;
-    let ranges = spec.keys.iter().chain(spec.more_keys);
-    let found: Vec<Reply> = ranges
-        .flat_map(|range| range.indexes(args).map(|index| show(args[index], range)))
-        .collect();
+    let show_key = |(index, range): (usize, &KeyRange)| show(args[index], range);
+    let found: Vec<Reply> = spec.named_keys(args).into_iter().map(show_key).collect();
     if found.is_empty() { Err(errors::INVALID_ARGUMENTS) } else { Ok(Reply::Array(found)) }
 }
 
