@@ -13,6 +13,7 @@ mod sequence;
 mod servers;
 mod sets;
 mod shrink;
+mod sorted_sets;
 mod state;
 
 use std::fmt;

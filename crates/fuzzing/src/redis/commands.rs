@@ -2,7 +2,7 @@
 
 use base::Prng;
 
-use super::{hashes, lists, sets};
+use super::{hashes, lists, sets, sorted_sets};
 
 /// Names with the kinds of their arguments, one letter each: see [`argument`].
 const TEMPLATES: &[(&str, &str)] = &[
@@ -73,7 +73,7 @@ const TEMPLATES: &[(&str, &str)] = &[
 type Draw = fn(&mut Prng) -> Vec<Vec<u8>>;
 
 /// Commands on other types than strings, one function each.
-const COLLECTIONS: &[Draw] = &[hashes::draw, lists::draw, sets::draw];
+const COLLECTIONS: &[Draw] = &[hashes::draw, lists::draw, sets::draw, sorted_sets::draw];
 /// How often a command is one of those.
 const COLLECTIONS_PPM: u32 = 300_000;
 
