@@ -1,7 +1,8 @@
 //! Random commands on sorted sets: few keys, members and scores, so that they meet.
 //!
 //! Members of different scores have no order by member in a skiplist. So keys `z…` hold anything
-//! and see no ranges of members, keys `y…` hold equal scores, and keys `x…` stay listpacks.
+//! and see no ranges of members, keys `y…` hold equal scores, and keys `x…` stay listpacks, whose
+//! order `ZSCAN` shows.
 
 use base::Prng;
 
@@ -52,7 +53,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("ZPOPMAX", "z"),
     ("ZPOPMAX", "zc"),
     ("ZRANDMEMBER", "zr"),
-    ("ZSCAN", "zs"),
+    ("ZSCAN", "xs"),
     ("ZMPOP", "KqC"),
     ("ZUNION", "KA"),
     ("ZINTER", "KA"),
@@ -98,9 +99,9 @@ fn argument(prng: &mut Prng, kind: char, words: &mut Vec<String>) {
             words.push(score(prng));
             member(prng)
         }
-        'P' => return pairs(prng, words, |prng| (score(prng), member(prng))),
-        'Q' => return pairs(prng, words, |prng| ("0".to_owned(), member(prng))),
-        'R' => return pairs(prng, words, |prng| (score(prng), short_member(prng))),
+        'P' => return pairs(prng, words, MANY, |prng| (score(prng), member(prng))),
+        'Q' => return pairs(prng, words, MANY, |prng| ("0".to_owned(), member(prng))),
+        'R' => return pairs(prng, words, FEW, |prng| (score(prng), short_member(prng))),
         'm' => member(prng),
         'M' => {
             (0..prng.below(12)).for_each(|_| words.push(member(prng)));
@@ -165,13 +166,18 @@ fn keys_of_store(prng: &mut Prng) -> (String, String) {
     (key.clone(), key)
 }
 
+/// More pairs than a listpack holds, and fewer: members are too few to fill one.
+const MANY: u64 = 140;
+const FEW: u64 = 40;
+
 fn pairs(
     prng: &mut Prng,
     words: &mut Vec<String>,
+    most: u64,
     mut pair: impl FnMut(&mut Prng) -> (String, String),
 ) {
     let count = match prng.below(60) {
-        0 => prng.between(120, 140),
+        0 => prng.between(most - 20, most),
         _ => prng.between(1, 8),
     };
     for _ in 0..count {
