@@ -59,7 +59,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("HEXPIRETIME", "hN"),
     ("HPEXPIRETIME", "hN"),
     ("HPEXPIRETIME", "bO"),
-    ("OBJECT", "eh"),
+    ("OBJECT", "eo"),
     ("OBJECT", "eb"),
     ("TYPE", "h"),
     ("DEL", "h"),
@@ -82,6 +82,8 @@ pub(super) fn draw(prng: &mut Prng) -> Vec<Vec<u8>> {
 fn argument(prng: &mut Prng, kind: char, words: &mut Vec<String>) {
     let word = match kind {
         'h' => key(prng),
+        // How a string is kept depends on the command that made it.
+        'o' => format!("h{}", prng.below(3)),
         'b' => format!("{UNORDERED}h{}", prng.below(2)),
         'f' => field(prng),
         'F' => return several(prng, words, |prng| vec![field(prng)]),
