@@ -29,6 +29,7 @@ mod module;
 mod monitoring;
 mod operation;
 pub mod plan;
+mod refused;
 mod row;
 mod server;
 mod session_verb;

@@ -8,6 +8,7 @@ use types::Clock;
 use crate::errors::{self, ErrorReply};
 use crate::module::Module;
 use crate::plan::Plan;
+use crate::refused;
 use crate::spec::CommandSpec;
 
 /// The folders, in the order in which `COMMAND` lists them.
@@ -50,10 +51,12 @@ pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
 /// The row that `args` name, with the subcommand where there is one. Does not check their number.
 ///
 /// # Errors
-/// Unknown command or unknown subcommand: to be sent as they are.
+/// Unknown or refused command, or unknown subcommand: to be sent as they are.
 pub fn find(args: &[&[u8]]) -> Result<&'static CommandSpec, ErrorReply> {
     let name = args.first().copied().unwrap_or_default();
-    let Some(spec) = lookup(name) else { return Err(errors::unknown_command(args)) };
+    let Some(spec) = lookup(name) else {
+        return Err(refused::error(name).unwrap_or_else(|| errors::unknown_command(args)));
+    };
     match args.get(1) {
         Some(subcommand) if !spec.subcommands.is_empty() => {
             spec.subcommand(subcommand).ok_or_else(|| errors::unknown_subcommand(name, subcommand))
