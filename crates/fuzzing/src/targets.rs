@@ -3,6 +3,7 @@
 mod commands;
 mod config;
 mod disk;
+mod dumps;
 mod frames;
 mod handshake;
 mod identity;
@@ -38,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     messages::TARGET,
     outcomes::TARGET,
     commands::TARGET,
+    dumps::TARGET,
     disk::TARGET,
     pmem::TARGET,
     identity::TARGET,

@@ -50,6 +50,11 @@ fn commands_hold() {
 }
 
 #[test]
+fn dumps_hold() {
+    check("dumps");
+}
+
+#[test]
 fn disk_hold() {
     check("disk");
 }

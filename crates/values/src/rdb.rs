@@ -41,6 +41,14 @@ pub fn save(value: &[u8]) -> Result<Vec<u8>, DecodeError> {
     Ok(out)
 }
 
+/// A dump with this content, which is not checked.
+#[must_use]
+pub fn sealed(content: &[u8]) -> Vec<u8> {
+    let mut out = content.to_vec();
+    footer::append(&mut out);
+    out
+}
+
 /// The content of a dump. Reading allocates at most about `limit` bytes, and the elements have at
 /// most as many.
 ///
