@@ -2,12 +2,15 @@
 //!
 //! `differential ADDRESS decimals [SEED [SUMS]]`: random sums of decimal fractions, until one
 //! differs. (`./x fuzz redis` compares all commands.)
+//! `differential ADDRESS keys [SEED [COUNT]]`: random commands on keys of any type, and values sent
+//! as dumps. The server writes dumps without compression: `rdbcompression no`.
 //! `differential ADDRESS record FILE…`: writes the server's replies into scripts of
 //! `tests/conformance`.
 //! The server's keys are deleted. Its version is that in the names of the scripts: other versions
 //! have other texts.
 
-#[path = "../tests/support/mod.rs"]
+mod keys;
+#[path = "../../tests/support/mod.rs"]
 mod support;
 
 use std::io::{Read, Write};
@@ -29,11 +32,19 @@ fn main() -> Result<()> {
             };
             decimals(&mut Server::connect(address)?, number(0, 1)?, number(1, 100_000)?)
         }
+        [address, "keys", rest @ ..] => {
+            let number = |index: usize, default: u64| {
+                rest.get(index).map_or(Ok(default), |text| text.parse())
+            };
+            keys::run(&mut Server::connect(address)?, number(0, 1)?, number(1, 10_000)?)
+        }
         [address, "record", files @ ..] => {
             let mut server = Server::connect(address)?;
             files.iter().try_for_each(|file| record(&mut server, file))
         }
-        _ => bail!("usage: differential ADDRESS decimals [SEED [COUNT]] | ADDRESS record FILE…"),
+        _ => {
+            bail!("usage: differential ADDRESS decimals|keys [SEED [COUNT]] | ADDRESS record FILE…")
+        }
     }
 }
 
