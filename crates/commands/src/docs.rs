@@ -24,7 +24,7 @@ fn argument(argument: &Argument) -> String {
         }
         ArgumentKind::OneOf(parts) => format!("<{}>", join(parts, " | ")),
         ArgumentKind::Block(parts) => join(parts, " "),
-        _ => argument.name.to_string(),
+        _ => argument.display.to_string(),
     };
     let mut text = [argument.token.unwrap_or_default(), &name].join(" ").trim().to_string();
     if argument.multiple {

@@ -165,11 +165,15 @@ pub struct Deprecated {
 #[derive(Debug)]
 pub struct Argument {
     pub name: &'static str,
+    /// The text that stands for the argument in a syntax: mostly the name.
+    pub display: &'static str,
     pub kind: ArgumentKind,
     /// The word that stands before it, or for a pure token, instead of it.
     pub token: Option<&'static str>,
     pub optional: bool,
     pub multiple: bool,
+    /// The token stands before each of several.
+    pub multiple_token: bool,
     pub since: Option<&'static str>,
 }
 
@@ -455,7 +459,16 @@ impl ArgumentKind {
 /// How rows write arguments.
 impl Argument {
     pub(crate) const fn new(name: &'static str, kind: ArgumentKind) -> Argument {
-        Argument { name, kind, token: None, optional: false, multiple: false, since: None }
+        Argument {
+            name,
+            display: name,
+            kind,
+            token: None,
+            optional: false,
+            multiple: false,
+            multiple_token: false,
+            since: None,
+        }
     }
 
     pub(crate) const fn key() -> Argument {
@@ -486,6 +499,11 @@ impl Argument {
         Argument::new(name, ArgumentKind::Block(parts))
     }
 
+    pub(crate) const fn shown(mut self, display: &'static str) -> Argument {
+        self.display = display;
+        self
+    }
+
     pub(crate) const fn after(mut self, token: &'static str) -> Argument {
         self.token = Some(token);
         self
@@ -499,6 +517,12 @@ impl Argument {
     pub(crate) const fn multiple(mut self) -> Argument {
         self.multiple = true;
         self
+    }
+
+    /// [`Argument::multiple`], each after the token.
+    pub(crate) const fn multiple_tokens(mut self) -> Argument {
+        self.multiple_token = true;
+        self.multiple()
     }
 
     pub(crate) const fn since(mut self, version: &'static str) -> Argument {

@@ -39,7 +39,7 @@ const ROWS: &[CommandSpec] = &[
         since: "6.0.0",
         summary: "Reads integers of some bits within the string at a key.",
         complexity: "O(1) for each integer.",
-        arguments: &[Argument::key(), GET.optional().multiple()],
+        arguments: &[Argument::key(), GET.optional().multiple_tokens()],
         flags: &[Readonly, Fast],
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),

@@ -94,16 +94,21 @@ const CLIENT: &[CommandSpec] = &[
         arguments: &[Argument::one_of(
             "filter",
             &[
-                Argument::string("ip:port"),
+                Argument::string("old-format").shown("ip:port"),
                 Argument::one_of(
                     "new-format",
                     &[
                         Argument::integer("client-id").after("ID").optional(),
-                        Argument::one_of("type", TYPES).after("TYPE").optional(),
+                        Argument::one_of("client-type", TYPES).after("TYPE").optional(),
                         Argument::string("username").after("USER").optional(),
                         Argument::string("addr").after("ADDR").optional(),
                         Argument::string("laddr").after("LADDR").optional(),
-                        Argument::string("yes/no").after("SKIPME").optional(),
+                        Argument::one_of(
+                            "skipme",
+                            &[Argument::word("yes", "YES"), Argument::word("no", "NO")],
+                        )
+                        .after("SKIPME")
+                        .optional(),
                     ],
                 )
                 .multiple(),
@@ -120,7 +125,7 @@ const CLIENT: &[CommandSpec] = &[
         summary: "Describes the connections of this node.",
         complexity: "O(N) where N is the number of connections.",
         arguments: &[
-            Argument::one_of("type", TYPES).after("TYPE").optional().since("5.0.0"),
+            Argument::one_of("client-type", TYPES).after("TYPE").optional().since("5.0.0"),
             Argument::integer("client-id").after("ID").optional().multiple().since("6.2.0"),
         ],
         flags: LOCAL_ADMIN,
@@ -151,7 +156,7 @@ const CLIENT: &[CommandSpec] = &[
     CommandSpec {
         name: "client|pause",
         arity: AtLeast(3),
-        since: "2.9.50",
+        since: "3.0.0",
         summary: "Holds back the commands of this node's clients for some time.",
         arguments: &[
             Argument::integer("timeout"),
@@ -172,7 +177,7 @@ const CLIENT: &[CommandSpec] = &[
         since: "3.2.0",
         summary: "Turns replies to the connection on or off.",
         arguments: &[Argument::one_of(
-            "on_off_skip",
+            "action",
             &[
                 Argument::word("on", "ON"),
                 Argument::word("off", "OFF"),
@@ -207,6 +212,7 @@ const CLIENT: &[CommandSpec] = &[
         summary: "Names the connection.",
         arguments: &[Argument::string("connection-name")],
         flags: LOCAL,
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
         execution: session(SessionVerb::ClientSetName),
         ..CONNECTION
     },
@@ -227,7 +233,7 @@ const CLIENT: &[CommandSpec] = &[
         arguments: &[
             Argument::integer("client-id"),
             Argument::one_of(
-                "timeout_error",
+                "unblock-type",
                 &[Argument::word("timeout", "TIMEOUT"), Argument::word("error", "ERROR")],
             )
             .optional(),

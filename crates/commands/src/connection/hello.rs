@@ -14,12 +14,9 @@ const ROW: CommandSpec = CommandSpec {
         "arguments",
         &[
             Argument::integer("protover"),
-            Argument::block(
-                "username_password",
-                &[Argument::string("username"), Argument::string("password")],
-            )
-            .after("AUTH")
-            .optional(),
+            Argument::block("auth", &[Argument::string("username"), Argument::string("password")])
+                .after("AUTH")
+                .optional(),
             Argument::string("clientname").after("SETNAME").optional(),
         ],
     )

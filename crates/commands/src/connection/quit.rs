@@ -10,6 +10,7 @@ const ROW: CommandSpec = CommandSpec {
     arity: AtLeast(1),
     summary: "Closes the connection.",
     flags: ALWAYS,
+    deprecated: Some(Deprecated { since: "7.2.0", replaced_by: "just closing the connection" }),
     execution: session(SessionVerb::Quit),
     ..CONNECTION
 };

@@ -1,6 +1,6 @@
 //! `LATENCY` and its subcommands. Sessions execute them.
 
-use super::{LOCAL, LOCAL_ADMIN, ON_ALL_NODES};
+use super::{LOCAL, LOCAL_ADMIN};
 use crate::row::*;
 
 pub(super) const MODULE: Module = Module { rows: &[ROW], operations: &[] };
@@ -91,7 +91,7 @@ const LATENCY: &[CommandSpec] = &[
         summary: "Forgets the samples of the given events, or of all.",
         arguments: &[Argument::string("event").optional().multiple()],
         flags: LOCAL_ADMIN,
-        tips: ON_ALL_NODES,
+        tips: &["request_policy:all_nodes", "response_policy:agg_sum"],
         execution: session(SessionVerb::LatencyReset),
         ..SERVER
     },

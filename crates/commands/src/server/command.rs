@@ -31,6 +31,9 @@ const ROW: CommandSpec = CommandSpec {
     ..SERVER
 };
 
+const WHOLE_COMMAND: &[Argument] =
+    &[Argument::string("command"), Argument::string("arg").optional().multiple()];
+
 const COMMAND: &[CommandSpec] = &[
     CommandSpec {
         name: "command|count",
@@ -61,6 +64,7 @@ const COMMAND: &[CommandSpec] = &[
         since: "2.8.13",
         summary: "Answers the keys among the arguments of a whole command.",
         complexity: "O(N) where N is the number of arguments.",
+        arguments: WHOLE_COMMAND,
         flags: LOCAL,
         categories: &[Category::Connection],
         execution: Table(get_keys),
@@ -72,6 +76,7 @@ const COMMAND: &[CommandSpec] = &[
         since: "7.0.0",
         summary: "Answers the keys among the arguments of a whole command, and what it does to them.",
         complexity: "O(N) where N is the number of arguments.",
+        arguments: WHOLE_COMMAND,
         flags: LOCAL,
         categories: &[Category::Connection],
         execution: Table(get_keys_and_flags),
@@ -203,6 +208,11 @@ fn keys(args: &[&[u8]], show: impl Fn(&[u8], &KeyRange) -> Reply) -> Result<Repl
         return Err(errors::NO_KEYS);
     }
     spec.check_arity(args.len()).map_err(|_| errors::INVALID_ARITY)?;
+    let mut ranges = spec.keys.iter().chain(spec.more_keys);
+    // redis-server refuses an optional range that has no key.
+    if ranges.any(|range| range.last == LastKey::End && range.first >= args.len()) {
+        return Err(errors::INVALID_ARGUMENTS);
+    }
     let show_key = |(index, range): (usize, &KeyRange)| show(args[index], range);
     let found: Vec<Reply> = spec.named_keys(args).into_iter().map(show_key).collect();
     if found.is_empty() { Err(errors::INVALID_ARGUMENTS) } else { Ok(Reply::Array(found)) }
@@ -288,7 +298,8 @@ fn docs_of_one(spec: &CommandSpec) -> Reply {
         fields.push(("replaced_by", Reply::bulk(deprecated.replaced_by)));
     }
     if !spec.arguments.is_empty() {
-        fields.push(("arguments", Reply::array(spec.arguments.iter().map(argument))));
+        let mut key_specs = KeySpecs { next: 0, last: spec.more_keys.len() };
+        fields.push(("arguments", arguments_of(spec.arguments, &mut key_specs)));
     }
     if !spec.subcommands.is_empty() {
         fields.push(("subcommands", docs_of(spec.subcommands.iter())));
@@ -296,11 +307,26 @@ fn docs_of_one(spec: &CommandSpec) -> Reply {
     Reply::map(fields)
 }
 
-fn argument(argument: &Argument) -> Reply {
+/// The index of the next key argument's specification. The last one is that of all further keys.
+struct KeySpecs {
+    next: usize,
+    last: usize,
+}
+
+fn arguments_of(arguments: &[Argument], key_specs: &mut KeySpecs) -> Reply {
+    Reply::Array(arguments.iter().map(|argument| argument_of(argument, key_specs)).collect())
+}
+
+fn argument_of(argument: &Argument, key_specs: &mut KeySpecs) -> Reply {
     let mut fields =
         vec![("name", Reply::bulk(argument.name)), ("type", Reply::bulk(argument.kind.name()))];
+    let parts = argument.kind.parts();
+    if parts.is_empty() {
+        fields.push(("display_text", Reply::bulk(argument.display)));
+    }
     if argument.kind.name() == "key" {
-        fields.push(("key_spec_index", Reply::Integer(0)));
+        fields.push(("key_spec_index", Reply::Integer(key_specs.next as i64)));
+        key_specs.next = key_specs.last.min(key_specs.next + 1);
     }
     if let Some(token) = argument.token {
         fields.push(("token", Reply::bulk(token)));
@@ -308,16 +334,19 @@ fn argument(argument: &Argument) -> Reply {
     if let Some(since) = argument.since {
         fields.push(("since", Reply::bulk(since)));
     }
-    let flags: Vec<Reply> = [(argument.optional, "optional"), (argument.multiple, "multiple")]
-        .iter()
-        .filter_map(|&(is_set, name)| is_set.then_some(Reply::simple(name)))
-        .collect();
+    let flags: Vec<Reply> = [
+        (argument.optional, "optional"),
+        (argument.multiple, "multiple"),
+        (argument.multiple_token, "multiple_token"),
+    ]
+    .iter()
+    .filter_map(|&(is_set, name)| is_set.then_some(Reply::simple(name)))
+    .collect();
     if !flags.is_empty() {
         fields.push(("flags", Reply::Set(flags)));
     }
-    let parts = argument.kind.parts();
     if !parts.is_empty() {
-        fields.push(("arguments", Reply::array(parts.iter().map(self::argument))));
+        fields.push(("arguments", arguments_of(parts, key_specs)));
     }
     Reply::map(fields)
 }

@@ -22,7 +22,7 @@ const CONFIG: &[CommandSpec] = &[
         since: "2.0.0",
         summary: "Answers the parameters that fit the given patterns.",
         complexity: "O(N) where N is the number of patterns.",
-        arguments: &[Argument::block("parameter", &[Argument::string("parameter")]).multiple()],
+        arguments: &[Argument::string("parameter").multiple()],
         flags: LOCAL_ADMIN,
         execution: session(SessionVerb::ConfigGet),
         ..SERVER
@@ -42,6 +42,7 @@ const CONFIG: &[CommandSpec] = &[
         since: "2.0.0",
         summary: "Sets the counters of INFO to zero.",
         flags: LOCAL_ADMIN,
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
         execution: session(SessionVerb::ConfigResetStat),
         ..SERVER
     },
@@ -51,6 +52,7 @@ const CONFIG: &[CommandSpec] = &[
         since: "2.8.0",
         summary: "Refused: the configuration file belongs to its author.",
         flags: LOCAL_ADMIN,
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
         execution: session(SessionVerb::ConfigRewrite),
         ..SERVER
     },
@@ -61,7 +63,7 @@ const CONFIG: &[CommandSpec] = &[
         summary: "Sets parameters of this node until it ends.",
         complexity: "O(N) where N is the number of parameters.",
         arguments: &[Argument::block(
-            "parameter_value",
+            "data",
             &[Argument::string("parameter"), Argument::string("value")],
         )
         .multiple()],

@@ -6,7 +6,7 @@ use crate::row::*;
 pub(super) const MODULE: Module = Module { rows: ROWS, operations: &[] };
 
 const ASYNC_OR_SYNC: Argument = Argument::one_of(
-    "async",
+    "flush-type",
     &[
         Argument::word("async", "ASYNC").since("4.0.0"),
         Argument::word("sync", "SYNC").since("6.2.0"),

@@ -27,7 +27,7 @@ const ROW: CommandSpec = CommandSpec {
     summary: "Answers the string at a key and sets or removes its time to live.",
     arguments: &[Argument::key(), Argument::one_of("expiration", EXPIRATIONS).optional()],
     flags: &[Write, Fast],
-    keys: one_key(&["RW", "access", "update"]),
+    keys: one_key_noted(&["RW", "access", "update"], "RW and UPDATE because it changes the TTL"),
     access: Some(Access::Update),
     execution: Key(plan),
     miss: Some(Miss::Null),

@@ -53,6 +53,10 @@ const ROWS: &[CommandSpec] = &[
         summary: "Sets the string at a key and its time to live in milliseconds.",
         arguments: &[Argument::key(), Argument::integer("milliseconds"), Argument::string("value")],
         flags: &[Write, DenyOom],
+        deprecated: Some(Deprecated {
+            since: "2.6.12",
+            replaced_by: "`SET` with the `PX` argument",
+        }),
         keys: one_key(&["OW", "update"]),
         access: Some(Access::Write),
         execution: Key(plan_psetex),
@@ -66,12 +70,15 @@ const ROWS: &[CommandSpec] = &[
         arguments: &[
             Argument::key(),
             Argument::string("value"),
-            Argument::one_of("condition", SET_CONDITIONS).optional(),
+            Argument::one_of("condition", SET_CONDITIONS).optional().since("2.6.12"),
             Argument::word("get", "GET").optional().since("6.2.0"),
             Argument::one_of("expiration", EXPIRATIONS).optional(),
         ],
         flags: &[Write, DenyOom],
-        keys: one_key(&["RW", "access", "update", "variable_flags"]),
+        keys: one_key_noted(
+            &["RW", "access", "update", "variable_flags"],
+            "RW and ACCESS due to the optional `GET` argument",
+        ),
         access: Some(Access::Update),
         execution: Key(plan_set),
         ..STRING
@@ -83,6 +90,10 @@ const ROWS: &[CommandSpec] = &[
         summary: "Sets the string at a key and its time to live in seconds.",
         arguments: &[Argument::key(), Argument::integer("seconds"), Argument::string("value")],
         flags: &[Write, DenyOom],
+        deprecated: Some(Deprecated {
+            since: "2.6.12",
+            replaced_by: "`SET` with the `EX` argument",
+        }),
         keys: one_key(&["OW", "update"]),
         access: Some(Access::Write),
         execution: Key(plan_setex),
@@ -94,6 +105,10 @@ const ROWS: &[CommandSpec] = &[
         summary: "Sets the string at a key that does not exist.",
         arguments: &[Argument::key(), Argument::string("value")],
         flags: &[Write, DenyOom, Fast],
+        deprecated: Some(Deprecated {
+            since: "2.6.12",
+            replaced_by: "`SET` with the `NX` argument",
+        }),
         keys: one_key(&["OW", "insert"]),
         access: Some(Access::Update),
         execution: Key(plan_setnx),
