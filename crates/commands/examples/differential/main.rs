@@ -4,12 +4,14 @@
 //! differs. (`./x fuzz redis` compares all commands.)
 //! `differential ADDRESS keys [SEED [COUNT]]`: random commands on keys of any type, and values sent
 //! as dumps. The server writes dumps without compression: `rdbcompression no`.
+//! `differential ADDRESS sets [SEED [SEQUENCES]]`: random commands on sets of several keys.
 //! `differential ADDRESS record FILE…`: writes the server's replies into scripts of
 //! `tests/conformance`.
 //! The server's keys are deleted. Its version is that in the names of the scripts: other versions
 //! have other texts.
 
 mod keys;
+mod sets;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -38,12 +40,20 @@ fn main() -> Result<()> {
             };
             keys::run(&mut Server::connect(address)?, number(0, 1)?, number(1, 10_000)?)
         }
+        [address, "sets", rest @ ..] => {
+            let number = |index: usize, default: u64| {
+                rest.get(index).map_or(Ok(default), |text| text.parse())
+            };
+            sets::run(&mut Server::connect(address)?, number(0, 1)?, number(1, 1_000)?)
+        }
         [address, "record", files @ ..] => {
             let mut server = Server::connect(address)?;
             files.iter().try_for_each(|file| record(&mut server, file))
         }
         _ => {
-            bail!("usage: differential ADDRESS decimals|keys [SEED [COUNT]] | ADDRESS record FILE…")
+            bail!(
+                "usage: differential ADDRESS decimals|keys|sets [SEED [COUNT]] | ADDRESS record FILE…"
+            )
         }
     }
 }
