@@ -44,6 +44,9 @@ fn refusal_text(refusal: Refusal) -> &'static str {
             "TRYAGAIN the key remembers as many sessions as it can, all of them younger than once-window"
         }
         Refusal::Older => "ERR ONCE a command with a higher seq of this session ran before",
+        Refusal::Conflict => {
+            "TRYAGAIN the transaction met others for too long; it had no effect, retry freely"
+        }
         Refusal::TooLate => "ERR ONCE too late",
     }
 }

@@ -17,6 +17,9 @@ pub const KEY_LEN_MAX: usize = 64 * 1024;
 /// Default bytes of one key's value (`max-value-size`).
 pub const VALUE_LEN_DEFAULT: usize = 1024 * 1024;
 
+/// Keys of one transaction.
+pub const TRANSACTION_KEYS_MAX: usize = 128;
+
 /// Bytes of the name of a session whose commands are safe to repeat (`ONCE`).
 pub const ONCE_SESSION_LEN_MAX: usize = 64;
 

@@ -30,7 +30,7 @@ pub enum Outcome {
     Unsupported(&'static str),
 }
 
-/// Why a command that is safe to repeat was not run.
+/// Why a command that is safe to repeat, or a transaction, was not run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The key remembers as many sessions as it can.
@@ -39,4 +39,6 @@ pub enum Refusal {
     Older,
     /// Its time was over before it could run.
     TooLate,
+    /// A transaction met others for too long. It had no effect.
+    Conflict,
 }

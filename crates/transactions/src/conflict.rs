@@ -1,0 +1,99 @@
+//! A lock of another transaction that stands in the way.
+
+use base::Nanos;
+use types::{Change, Key, Lock, Settle, Txid};
+
+use crate::record::Record;
+use crate::service::{Cx, Holder};
+
+/// A coordinator that does not answer for so long is passed over.
+const SILENT_AFTER: Nanos = Nanos::from_millis(50);
+/// Pauses between looks at a lock of a live coordinator.
+const PAUSE_MIN: Nanos = Nanos::from_millis(1);
+const PAUSE_MAX: Nanos = Nanos::from_millis(20);
+
+/// One lock, for as long as it is met.
+#[derive(Debug)]
+pub(crate) struct Conflict {
+    pub(crate) lock: Lock,
+    /// When its coordinator was last known to live.
+    heard: Nanos,
+    pause: Nanos,
+    /// Its coordinator cannot commit it any more.
+    is_finished: bool,
+    is_aborted: bool,
+}
+
+/// The next step.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The transaction has ended: settle the key so.
+    Settle(Settle),
+    /// Write that it is aborted.
+    Push,
+    /// Its coordinator lives, or has time to answer: ask, and look again then.
+    AskAndWait(Nanos),
+}
+
+impl Conflict {
+    pub(crate) fn new(lock: Lock, now: Nanos) -> Conflict {
+        Conflict { lock, heard: now, pause: PAUSE_MIN, is_finished: false, is_aborted: false }
+    }
+
+    /// The key was looked at again.
+    pub(crate) fn meet(&mut self, lock: Lock, now: Nanos) {
+        if lock.txid != self.lock.txid {
+            *self = Conflict::new(lock, now);
+        } else {
+            self.lock = lock;
+        }
+    }
+
+    pub(crate) fn on_alive(&mut self, now: Nanos) {
+        self.heard = now;
+    }
+
+    pub(crate) fn on_finished(&mut self) {
+        self.is_finished = true;
+    }
+
+    /// The record is aborted, and its coordinator will not commit it.
+    pub(crate) fn may_forget(&self) -> bool {
+        self.is_aborted && self.is_finished
+    }
+
+    /// `mine`: the transaction that meets the lock. An older one need not wait.
+    pub(crate) fn on_record(
+        &mut self,
+        cx: &Cx<'_>,
+        key: &Key,
+        record: Option<&Record>,
+        mine: Option<Txid>,
+    ) -> Step {
+        let txid = self.lock.txid;
+        match record {
+            Some(record) => {
+                self.is_aborted = *record == Record::Aborted;
+                let entry = record.entry(key);
+                // A lock of another version is a stray: it came after the transaction's end.
+                let (version, install) = match entry {
+                    Some(entry) => (entry.version, entry.change.clone()),
+                    None => (self.lock.version, Change::None),
+                };
+                Step::Settle(Settle { txid, version, install })
+            }
+            None => {
+                let is_older = mine.is_some_and(|mine| mine < txid);
+                let holder = cx.holder(txid);
+                self.is_finished |= holder == Holder::Replaced;
+                let is_silent = cx.now >= self.heard + SILENT_AFTER;
+                if is_older || is_silent || self.is_finished || holder != Holder::Up {
+                    return Step::Push;
+                }
+                let until = cx.now + self.pause;
+                self.pause = (self.pause + self.pause).min(PAUSE_MAX);
+                Step::AskAndWait(until)
+            }
+        }
+    }
+}

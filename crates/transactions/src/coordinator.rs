@@ -1,0 +1,517 @@
+//! One attempt of a transaction, from the first lock to the last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::Nanos;
+use bytes::Bytes;
+use types::limits::TRANSACTION_KEYS_MAX;
+use types::{
+    Access, Change, Command, Found, Key, Locked, Outcome, Refusal, Reply, Settle, Tag, Take, Then,
+    Txid,
+};
+
+use crate::conflict::{Conflict, Step};
+use crate::program::{Ran, States, Transaction};
+use crate::record::{self, Entry, Record};
+use crate::service::{Cx, Requests};
+
+type Out = Requests<Purpose>;
+
+/// Runs of a program, because it named further keys or an attempt was lost.
+const RUNS_MAX: u32 = 64;
+/// Pause before a register that did not answer is asked again.
+const PAUSE: Nanos = Nanos::from_millis(20);
+/// Tries to settle a key, or to forget the record. Other nodes do it where this one gives up.
+const TRIES_MAX: u32 = 100;
+
+/// What a request to a register is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    Take(Key),
+    /// Reads the record of the lock that stands in the way at this key.
+    ReadRecord(Key),
+    /// Aborts the transaction that stands in the way at this key.
+    Push(Key),
+    Decide,
+    /// Learns how the own transaction ended.
+    PushOwn,
+    Settle(Key),
+    Forget,
+}
+
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    /// `None` once the client has its answer.
+    tag: Option<Tag>,
+    transaction: Transaction,
+    pub(crate) txid: Txid,
+    record: Key,
+    deadline: Nanos,
+    keys: BTreeMap<Key, KeyStep>,
+    phase: Phase,
+    runs: u32,
+}
+
+#[derive(Debug)]
+enum KeyStep {
+    Taking(Option<Conflict>),
+    /// Another transaction's lock stands in the way.
+    Blocked(Conflict),
+    Taken(Found),
+    /// It may be taken.
+    Unclear,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Taking,
+    /// The commit is being written.
+    Deciding(Record, Reply),
+    /// It is unknown whether it was written.
+    PushingOwn(Record, Reply, u32),
+    /// The decision is known, or will never be made; keys are left to settle.
+    Settling(Ending),
+    Forgetting(Record, u32),
+    Done,
+}
+
+#[derive(Debug)]
+struct Ending {
+    record: Record,
+    left: BTreeSet<Key>,
+    tries: u32,
+}
+
+/// What becomes of an attempt after an event.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    Goes,
+    Ended,
+    /// It was aborted by another node, and its client waits: begin another attempt.
+    Again(Box<Retry>),
+}
+
+/// A transaction to be attempted again, with its priority.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    pub(crate) tag: Tag,
+    pub(crate) transaction: Transaction,
+    pub(crate) start: u64,
+    pub(crate) deadline: Nanos,
+    pub(crate) runs: u32,
+    pub(crate) keys: BTreeSet<Key>,
+}
+
+impl Coordinator {
+    pub(crate) fn new(retry: Retry, txid: Txid) -> Coordinator {
+        let Retry { tag, transaction, deadline, runs, keys, .. } = retry;
+        let first = transaction.keys.first().or(keys.first()).expect("it names a key");
+        Coordinator {
+            tag: Some(tag),
+            record: record::key(first.shard(), txid),
+            transaction,
+            txid,
+            deadline,
+            keys: keys.into_iter().map(|key| (key, KeyStep::Taking(None))).collect(),
+            phase: Phase::Taking,
+            runs,
+        }
+    }
+
+    pub(crate) fn database(&self) -> types::Database {
+        self.transaction.database
+    }
+
+    /// This node may still commit it.
+    pub(crate) fn is_alive(&self) -> bool {
+        matches!(self.phase, Phase::Taking | Phase::Deciding(..) | Phase::PushingOwn(..))
+    }
+
+    pub(crate) fn start(&mut self, out: &mut Out) {
+        out.wake(self.deadline, None);
+        let keys: Vec<Key> = self.keys.keys().cloned().collect();
+        keys.iter().for_each(|key| self.take(key, None, out));
+    }
+
+    fn take(&self, key: &Key, settle: Option<Settle>, out: &mut Out) {
+        let record = Bytes::copy_from_slice(self.record.bytes());
+        let take = Take { txid: self.txid, record, generation: 0 };
+        let command = Command::holding(Access::Update, Then::Take(take));
+        let command = match settle {
+            Some(settle) => command.after(settle),
+            None => command,
+        };
+        out.run(Purpose::Take(key.clone()), key.clone(), command);
+    }
+
+    pub(crate) fn on_outcome(
+        &mut self,
+        cx: &mut Cx<'_>,
+        purpose: Purpose,
+        outcome: Outcome,
+        out: &mut Out,
+    ) -> Fate {
+        match purpose {
+            Purpose::Take(key) => self.on_taken(cx, key, outcome, out),
+            Purpose::ReadRecord(key) => self.on_record(cx, key, outcome, out),
+            Purpose::Push(key) => self.on_record(cx, key, outcome, out),
+            Purpose::Decide => return self.on_decided(cx, outcome, out),
+            Purpose::PushOwn => return self.on_pushed(cx, outcome, out),
+            Purpose::Settle(key) => self.on_settled(cx, &key, &outcome, out),
+            Purpose::Forget => self.on_forgotten(cx, &outcome, out),
+        }
+        self.fate()
+    }
+
+    pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>, key: Option<Key>, out: &mut Out) -> Fate {
+        match key {
+            Some(key) => self.look_again(&key, out),
+            None if cx.now >= self.deadline => self.on_deadline(out),
+            None => {}
+        }
+        self.fate()
+    }
+
+    fn fate(&self) -> Fate {
+        if matches!(self.phase, Phase::Done) { Fate::Ended } else { Fate::Goes }
+    }
+
+    fn on_taken(&mut self, cx: &mut Cx<'_>, key: Key, outcome: Outcome, out: &mut Out) {
+        let Some(step) = self.keys.get_mut(&key) else { return };
+        let conflict = match step {
+            KeyStep::Taking(conflict) => conflict.take(),
+            _ => None,
+        };
+        match outcome {
+            Outcome::Held(found) => *step = KeyStep::Taken(*found),
+            Outcome::Locked(locked) if matches!(self.phase, Phase::Taking) => {
+                let Locked { lock, .. } = *locked;
+                let conflict = match conflict {
+                    Some(mut conflict) => {
+                        conflict.meet(lock, cx.now);
+                        conflict
+                    }
+                    None => Conflict::new(lock, cx.now),
+                };
+                let other = record::key_of(&conflict.lock.record);
+                *step = KeyStep::Blocked(conflict);
+                return out.run_hidden(Purpose::ReadRecord(key), other, record::read());
+            }
+            Outcome::Unknown => *step = KeyStep::Unclear,
+            _ => {
+                self.keys.remove(&key);
+                if matches!(self.phase, Phase::Taking) {
+                    return self.abort(outcome, out);
+                }
+            }
+        }
+        match &mut self.phase {
+            Phase::Taking if matches!(self.keys.get(&key), Some(KeyStep::Unclear)) => {
+                // It was not committed, so it has no effect.
+                self.abort(Outcome::NoQuorum, out);
+            }
+            Phase::Taking => self.run_program(out),
+            // It was aborted meanwhile.
+            Phase::Settling(ending) => match self.keys.get(&key) {
+                Some(KeyStep::Taken(_) | KeyStep::Unclear) => {
+                    ending.left.insert(key.clone());
+                    self.settle(&key, out);
+                }
+                _ => self.forget_if_settled(out),
+            },
+            _ => {}
+        }
+    }
+
+    /// All keys are taken: computes the changes and writes the commit.
+    fn run_program(&mut self, out: &mut Out) {
+        let mut states = States::new();
+        for (key, step) in &self.keys {
+            let KeyStep::Taken(found) = step else { return };
+            states.insert(key.clone(), found.clone());
+        }
+        if self.has_been_overtaken(&states) {
+            return self.abort(Outcome::Reply(Reply::NullArray), out);
+        }
+        self.runs += 1;
+        if self.runs > RUNS_MAX {
+            return self.abort(Outcome::Refused(Refusal::Conflict), out);
+        }
+        match self.transaction.program.run(&states, self.transaction.clock) {
+            Ran::Needs(key) if self.keys.contains_key(&key) => {
+                unreachable!("the program has the state of {key:?}")
+            }
+            Ran::Needs(_) if self.keys.len() >= TRANSACTION_KEYS_MAX => {
+                let text =
+                    format!("ERR transaction touches too many keys (max {TRANSACTION_KEYS_MAX})");
+                self.abort(Outcome::Reply(Reply::error(text)), out);
+            }
+            Ran::Needs(key) => {
+                self.keys.insert(key.clone(), KeyStep::Taking(None));
+                self.take(&key, None, out);
+            }
+            Ran::Done { changes, reply } => self.decide(&states, changes, reply, out),
+        }
+    }
+
+    /// T7. Absent matches absent; present matches by the version that changed it last.
+    fn has_been_overtaken(&self, states: &States) -> bool {
+        self.transaction.watched.iter().any(|(key, version)| {
+            let now = states.get(key).filter(|found| found.value.is_some());
+            now.map(|found| found.mod_version) != *version
+        })
+    }
+
+    fn decide(
+        &mut self,
+        states: &States,
+        changes: Vec<(Key, Change)>,
+        reply: Reply,
+        out: &mut Out,
+    ) {
+        let mut changes: BTreeMap<Key, Change> = changes.into_iter().collect();
+        let entry = |(key, found): (&Key, &Found)| Entry {
+            key: key.clone(),
+            version: found.version,
+            change: changes.remove(key).unwrap_or(Change::None),
+        };
+        let record = Record::Committed(states.iter().map(entry).collect());
+        out.run_hidden(Purpose::Decide, self.record.clone(), record::decide(&record));
+        self.phase = Phase::Deciding(record, reply);
+    }
+
+    fn on_decided(&mut self, cx: &mut Cx<'_>, outcome: Outcome, out: &mut Out) -> Fate {
+        let Phase::Deciding(record, reply) = std::mem::replace(&mut self.phase, Phase::Done) else {
+            return Fate::Ended;
+        };
+        match outcome {
+            Outcome::Reply(held) => match record::shown(&held) {
+                Ok(Some(Record::Aborted)) => return self.lose(cx, out),
+                _ => {
+                    self.answer(Outcome::Reply(reply), out);
+                    self.settle_all(record, out);
+                }
+            },
+            Outcome::Unknown => {
+                self.phase = Phase::PushingOwn(record, reply, 0);
+                self.push_own(out);
+            }
+            // It surely was not written, and never will be.
+            outcome => {
+                self.answer(outcome, out);
+                self.settle_all(Record::Aborted, out);
+            }
+        }
+        self.fate()
+    }
+
+    fn push_own(&self, out: &mut Out) {
+        let command = record::decide(&Record::Aborted);
+        out.run_hidden(Purpose::PushOwn, self.record.clone(), command);
+    }
+
+    /// T4. The first decision counts; the client hears of a commit only if it was that.
+    fn on_pushed(&mut self, cx: &mut Cx<'_>, outcome: Outcome, out: &mut Out) -> Fate {
+        let Phase::PushingOwn(_, _, tries) = &mut self.phase else { return self.fate() };
+        let Outcome::Reply(held) = outcome else {
+            *tries += 1;
+            if *tries > TRIES_MAX {
+                self.answer(Outcome::Unknown, out);
+                self.phase = Phase::Done;
+            } else {
+                out.wake(cx.now + PAUSE, Some(self.record.clone()));
+            }
+            return self.fate();
+        };
+        let Phase::PushingOwn(record, reply, _) = std::mem::replace(&mut self.phase, Phase::Done)
+        else {
+            return self.fate();
+        };
+        if matches!(record::shown(&held), Ok(Some(Record::Committed(_)))) {
+            self.answer(Outcome::Reply(reply), out);
+            self.settle_all(record, out);
+        } else {
+            self.answer(Outcome::Unknown, out);
+            self.settle_all(Record::Aborted, out);
+        }
+        self.fate()
+    }
+
+    /// Another node aborted it.
+    fn lose(&mut self, cx: &mut Cx<'_>, out: &mut Out) -> Fate {
+        let tag = self.tag.take();
+        let keys: BTreeSet<Key> = self.keys.keys().cloned().collect();
+        self.settle_all(Record::Aborted, out);
+        let Some(tag) = tag else { return self.fate() };
+        if cx.now >= self.deadline || self.runs >= RUNS_MAX {
+            out.reply(tag, Outcome::Refused(Refusal::Conflict));
+            return self.fate();
+        }
+        Fate::Again(Box::new(Retry {
+            tag,
+            transaction: self.transaction.clone(),
+            start: self.txid.start,
+            deadline: self.deadline,
+            runs: self.runs,
+            keys,
+        }))
+    }
+
+    fn abort(&mut self, outcome: Outcome, out: &mut Out) {
+        self.answer(outcome, out);
+        self.settle_all(Record::Aborted, out);
+    }
+
+    fn answer(&mut self, outcome: Outcome, out: &mut Out) {
+        if let Some(tag) = self.tag.take() {
+            out.reply(tag, outcome);
+        }
+    }
+
+    fn on_deadline(&mut self, out: &mut Out) {
+        match &self.phase {
+            Phase::Taking => {
+                let is_blocked =
+                    |step: &KeyStep| matches!(step, KeyStep::Blocked(_) | KeyStep::Taking(Some(_)));
+                let outcome = match self.keys.values().any(is_blocked) {
+                    true => Outcome::Refused(Refusal::Conflict),
+                    false => Outcome::NoQuorum,
+                };
+                self.abort(outcome, out);
+            }
+            Phase::Deciding(..) | Phase::PushingOwn(..) => self.answer(Outcome::Unknown, out),
+            Phase::Settling(_) | Phase::Forgetting(..) | Phase::Done => {}
+        }
+    }
+
+    /// Installs a decision at every key that is taken.
+    fn settle_all(&mut self, record: Record, out: &mut Out) {
+        self.keys.retain(|_, step| !matches!(step, KeyStep::Blocked(_)));
+        let is_held = |step: &KeyStep| matches!(step, KeyStep::Taken(_) | KeyStep::Unclear);
+        let held = self.keys.iter().filter(|(_, step)| is_held(step));
+        let left: BTreeSet<Key> = held.map(|(key, _)| key.clone()).collect();
+        self.phase = Phase::Settling(Ending { record, left: left.clone(), tries: 0 });
+        left.iter().for_each(|key| self.settle(key, out));
+        self.forget_if_settled(out);
+    }
+
+    fn settle(&self, key: &Key, out: &mut Out) {
+        let Phase::Settling(ending) = &self.phase else { return };
+        let (version, install) = match ending.record.entry(key) {
+            Some(entry) => (entry.version, entry.change.clone()),
+            None => (0, Change::None),
+        };
+        let settle = Settle { txid: self.txid, version, install };
+        let command = Command::holding(Access::Update, Then::Run).after(settle);
+        out.run(Purpose::Settle(key.clone()), key.clone(), command);
+    }
+
+    fn on_settled(&mut self, cx: &mut Cx<'_>, key: &Key, outcome: &Outcome, out: &mut Out) {
+        let Phase::Settling(ending) = &mut self.phase else { return };
+        if !matches!(outcome, Outcome::Reply(_)) {
+            ending.tries += 1;
+            if ending.tries > TRIES_MAX {
+                self.phase = Phase::Done;
+            } else {
+                out.wake(cx.now + PAUSE, Some(key.clone()));
+            }
+            return;
+        }
+        ending.left.remove(key);
+        self.keys.remove(key);
+        self.forget_if_settled(out);
+    }
+
+    /// No key carries its lock any more, and no request that could take one is under way.
+    fn forget_if_settled(&mut self, out: &mut Out) {
+        let Phase::Settling(ending) = &mut self.phase else { return };
+        let takes = |step: &KeyStep| matches!(step, KeyStep::Taking(_));
+        if !ending.left.is_empty() || self.keys.values().any(takes) {
+            return;
+        }
+        let record = std::mem::replace(&mut ending.record, Record::Aborted);
+        out.run_hidden(Purpose::Forget, self.record.clone(), record::forget(&record));
+        self.phase = Phase::Forgetting(record, 0);
+    }
+
+    fn on_forgotten(&mut self, cx: &mut Cx<'_>, outcome: &Outcome, out: &mut Out) {
+        let Phase::Forgetting(_, tries) = &mut self.phase else { return };
+        *tries += 1;
+        if matches!(outcome, Outcome::Reply(_)) || *tries > TRIES_MAX {
+            self.phase = Phase::Done;
+        } else {
+            out.wake(cx.now + PAUSE, Some(self.record.clone()));
+        }
+    }
+
+    /// The record of a lock that stands in the way.
+    fn on_record(&mut self, cx: &mut Cx<'_>, key: Key, outcome: Outcome, out: &mut Out) {
+        if !matches!(self.phase, Phase::Taking) {
+            return;
+        }
+        let Some(KeyStep::Blocked(conflict)) = self.keys.get_mut(&key) else { return };
+        let Some(shown) = record_in(&outcome) else {
+            return out.wake(cx.now + PAUSE, Some(key));
+        };
+        let step = conflict.on_record(cx, &key, shown.as_ref(), Some(self.txid));
+        let other = record::key_of(&conflict.lock.record);
+        match step {
+            Step::Settle(settle) => {
+                let place = self.keys.get_mut(&key).expect("it is blocked");
+                if let KeyStep::Blocked(conflict) = std::mem::replace(place, KeyStep::Unclear) {
+                    *place = KeyStep::Taking(Some(conflict));
+                }
+                self.take(&key, Some(settle), out);
+            }
+            Step::Push => {
+                out.run_hidden(Purpose::Push(key), other, record::decide(&Record::Aborted));
+            }
+            Step::AskAndWait(until) => {
+                out.ask(conflict.lock.txid, other);
+                out.wake(until, Some(key));
+            }
+        }
+    }
+
+    /// A pause of this key, or of the record, is over.
+    fn look_again(&mut self, key: &Key, out: &mut Out) {
+        match &mut self.phase {
+            Phase::Taking => {
+                let Some(place @ KeyStep::Blocked(_)) = self.keys.get_mut(key) else { return };
+                if let KeyStep::Blocked(conflict) = std::mem::replace(place, KeyStep::Unclear) {
+                    *place = KeyStep::Taking(Some(conflict));
+                }
+                self.take(key, None, out);
+            }
+            Phase::PushingOwn(..) => self.push_own(out),
+            Phase::Settling(ending) if ending.left.contains(key) => self.settle(key, out),
+            Phase::Forgetting(record, _) => {
+                let command = record::forget(record);
+                out.run_hidden(Purpose::Forget, self.record.clone(), command);
+            }
+            Phase::Settling(_) | Phase::Deciding(..) | Phase::Done => {}
+        }
+    }
+
+    /// The status of a transaction that may stand in the way.
+    pub(crate) fn on_status(&mut self, now: Nanos, txid: Txid, is_alive: bool) {
+        for step in self.keys.values_mut() {
+            if let KeyStep::Blocked(conflict) | KeyStep::Taking(Some(conflict)) = step
+                && conflict.lock.txid == txid
+            {
+                match is_alive {
+                    true => conflict.on_alive(now),
+                    false => conflict.on_finished(),
+                }
+            }
+        }
+    }
+}
+
+/// The record that an outcome shows; `None` where it shows none.
+pub(crate) fn record_in(outcome: &Outcome) -> Option<Option<Record>> {
+    match outcome {
+        Outcome::Reply(reply) => record::shown(reply).ok(),
+        _ => None,
+    }
+}

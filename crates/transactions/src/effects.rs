@@ -1,0 +1,23 @@
+//! Requests of a service to its worker.
+
+use types::{Command, Database, Key, Outcome, Tag, Txid};
+
+/// What the node of a coordinator says of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It is in progress.
+    Alive,
+    /// It will not be committed by this node any more, unless it is already.
+    Finished,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Run a command on a register; [`Service::on_outcome`](crate::Service::on_outcome) brings the
+    /// end of it.
+    Run { token: u64, database: Database, key: Key, command: Command },
+    /// Answer a client.
+    Reply { tag: Tag, outcome: Outcome },
+    /// Ask the coordinator's node, which is the worker of the record's shard there, for its status.
+    Ask { txid: Txid, record: Key },
+}

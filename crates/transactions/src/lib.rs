@@ -1,0 +1,36 @@
+//! Transactions over any keys of a database, strictly serializable.
+//!
+//! A coordinator takes all keys, each by one transition of its register, and finds their states.
+//! It computes the changes, and writes them to a record: that is the commit. Then it replies, and
+//! settles each key: the change is installed and the lock cleared, in one transition.
+//! A command that meets a lock waits in its register's proposer. The [`Service`] of that node reads
+//! the record and settles the key. Where the record is undecided and the coordinator silent, it
+//! writes that the transaction is aborted: the record's first decision counts.
+//!
+//! Sources: section 6 of the protocol notes with its corrections T1 to T15; Peng and Dabek,
+//! "Large-scale Incremental Processing Using Distributed Transactions and Notifications" (OSDI
+//! 2010); Rosenkrantz, Stearns and Lewis, "System Level Concurrency Control for Distributed
+//! Database Systems" (1978) for wound-wait.
+//!
+//! # Invariants
+//! 1. A record leaves absence once, until it is forgotten.
+//! 2. It is committed only after all keys of the transaction were taken under its id.
+//! 3. Under a lock, only the end of its transaction changes the value.
+//! 4. A record is forgotten once no key carries its lock; an aborted one also only once its
+//!    coordinator can commit it no more.
+//! 5. No reply claims an effect before the record is committed.
+
+mod conflict;
+mod coordinator;
+mod effects;
+mod program;
+pub mod record;
+mod resolver;
+mod service;
+#[cfg(test)]
+mod tests;
+
+pub use effects::{Effect, Status};
+pub use program::{Program, Ran, States, Transaction};
+pub use record::{Record, RecordUpdate};
+pub use service::{Cx, Holder, Service};

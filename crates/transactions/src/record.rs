@@ -1,0 +1,163 @@
+//! The record of a transaction: a register of the hidden keyspace that says how it ended.
+//!
+//! It is written once: absent, then committed or aborted, then forgotten. The first decision
+//! counts, whoever makes it.
+
+use bytes::Bytes;
+use types::limits::RECORD_LEN_MAX;
+use types::wire::{put_blob, put_varint};
+use types::{
+    Access, Applied, Change, Clock, Command, ExpiryChange, Hold, Key, Malformed, Reader, Reply,
+    Shard, Then, TimeToLive, Txid, Update, View, Wire,
+};
+
+/// How a transaction ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record {
+    Committed(Vec<Entry>),
+    Aborted,
+}
+
+/// The end of a transaction at one key that it locked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub key: Key,
+    /// Version of the state that it locked.
+    pub version: u64,
+    pub change: Change,
+}
+
+impl Record {
+    /// The end at `key`; `None` where the transaction did not lock it.
+    #[must_use]
+    pub fn entry(&self, key: &Key) -> Option<&Entry> {
+        match self {
+            Record::Committed(entries) => entries.iter().find(|entry| entry.key == *key),
+            Record::Aborted => None,
+        }
+    }
+}
+
+const COMMITTED: u8 = 1;
+const ABORTED: u8 = 2;
+
+/// `kind u8 · (key, version, change)*`
+impl Wire for Record {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let Record::Committed(entries) = self else {
+            out.push(ABORTED);
+            return;
+        };
+        out.push(COMMITTED);
+        for entry in entries {
+            entry.key.encode(out);
+            put_varint(out, entry.version);
+            entry.change.encode(out);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Record, Malformed> {
+        match reader.u8()? {
+            ABORTED => Ok(Record::Aborted),
+            COMMITTED => {
+                let mut entries = Vec::new();
+                while !reader.is_empty() {
+                    let (key, version) = (Key::decode(reader)?, reader.varint()?);
+                    entries.push(Entry { key, version, change: Change::decode(reader)? });
+                }
+                Ok(Record::Committed(entries))
+            }
+            _ => Err(Malformed),
+        }
+    }
+}
+
+/// The key of a transaction's record, in the shard of its first key. Its position needs no secret:
+/// ids are unique, and a client chooses none.
+#[must_use]
+pub fn key(shard: Shard, txid: Txid) -> Key {
+    let mut bytes = vec![shard.0];
+    txid.encode(&mut bytes);
+    key_of(&bytes)
+}
+
+/// The key with these bytes, as a lock names it.
+#[must_use]
+pub fn key_of(bytes: &[u8]) -> Key {
+    let shard = Shard(bytes.first().copied().unwrap_or_default());
+    Key::at(shard.first_hash() | base::checksum::hash(bytes) >> 8, bytes)
+}
+
+const READ: u8 = 1;
+const DECIDE: u8 = 2;
+const FORGET: u8 = 3;
+
+/// Reads the record. The reply is its bytes, or null.
+#[must_use]
+pub fn read() -> Command {
+    staying(Access::Read, vec![READ])
+}
+
+/// Decides an undecided record. The reply is the record from then on.
+#[must_use]
+pub fn decide(record: &Record) -> Command {
+    let mut body = vec![DECIDE];
+    record.encode(&mut body);
+    staying(Access::Update, body)
+}
+
+/// Forgets a record of this kind.
+#[must_use]
+pub fn forget(record: &Record) -> Command {
+    let kind = if *record == Record::Aborted { ABORTED } else { COMMITTED };
+    staying(Access::Update, vec![FORGET, kind])
+}
+
+/// Only this node proposes it: what the node says of the transaction then is true of all its
+/// proposals.
+fn staying(access: Access, body: Vec<u8>) -> Command {
+    let hold = Hold { settle: None, then: Then::Run };
+    Command { hold: Some(Box::new(hold)), ..Command::new(access, body.into()) }
+}
+
+/// The semantics of a hidden keyspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RecordUpdate;
+
+impl Update for RecordUpdate {
+    fn apply(&self, view: View<'_>, body: &[u8], _clock: Clock) -> Applied {
+        let held = || Reply::copy_or_null(view.value);
+        match (body, view.value) {
+            ([DECIDE, record @ ..], None) => {
+                let value = Bytes::copy_from_slice(record);
+                let reply = Reply::Bulk(value.clone());
+                let expiry = ExpiryChange::Set(TimeToLive::Never);
+                Applied { change: Change::Put { value, expiry }, reply }
+            }
+            ([FORGET, kind], Some([held, ..])) if kind == held => {
+                Applied { change: Change::Delete, reply: Reply::Null }
+            }
+            _ => Applied::unchanged(held()),
+        }
+    }
+}
+
+/// The record that a reply shows.
+///
+/// # Errors
+/// [`Malformed`] for a reply that no register of a hidden keyspace gives.
+pub fn shown(reply: &Reply) -> Result<Option<Record>, Malformed> {
+    match reply {
+        Reply::Null => Ok(None),
+        Reply::Bulk(bytes) => Record::from_bytes(bytes).map(Some),
+        _ => Err(Malformed),
+    }
+}
+
+/// Bytes of a record, at most.
+#[must_use]
+pub fn fits(record: &Record) -> bool {
+    let mut out = Vec::new();
+    put_blob(&mut out, &record.to_bytes());
+    out.len() <= RECORD_LEN_MAX
+}

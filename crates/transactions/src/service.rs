@@ -1,0 +1,289 @@
+//! All transactions that a worker coordinates, and all locks that its clients' commands met.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::Nanos;
+use types::{Command, Database, Incarnation, Key, Lock, NodeId, Outcome, Tag, Txid};
+
+use crate::coordinator::{self, Coordinator, Fate, Retry};
+use crate::effects::{Effect, Status};
+use crate::program::Transaction;
+use crate::resolver::{self, Resolver};
+
+/// Workers that a node may have: their transactions are counted apart.
+const WORKERS_MAX: u64 = 256;
+
+/// The node of a transaction's coordinator, as this node knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// Its incarnation is connected.
+    Up,
+    /// It is not connected.
+    Away,
+    /// A later incarnation was seen.
+    Replaced,
+}
+
+/// The surroundings of an event.
+pub struct Cx<'a> {
+    pub now: Nanos,
+    /// Milliseconds of Unix time.
+    pub unix: u64,
+    pub holder: &'a dyn Fn(NodeId, Incarnation) -> Holder,
+    pub effects: &'a mut Vec<Effect>,
+}
+
+impl Cx<'_> {
+    pub(crate) fn holder(&self, txid: Txid) -> Holder {
+        (self.holder)(txid.node, txid.incarnation)
+    }
+}
+
+/// Sans-IO: events come in, effects go out. One per worker.
+#[derive(Debug)]
+pub struct Service {
+    me: NodeId,
+    incarnation: Incarnation,
+    worker: u64,
+    started: u64,
+    last_token: u64,
+    last_id: u64,
+    coordinators: BTreeMap<u64, Coordinator>,
+    resolvers: BTreeMap<(Database, Key), Resolver>,
+    asked: BTreeMap<u64, Asked>,
+    timers: BTreeSet<(Nanos, Timer)>,
+}
+
+/// The sender of a request to a register.
+#[derive(Debug)]
+enum Asked {
+    Coordinator(u64, coordinator::Purpose),
+    Resolver(Database, Key, resolver::Purpose),
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Timer {
+    Coordinator(u64, Option<Key>),
+    Resolver(Database, Key),
+}
+
+/// Requests of a coordinator or resolver.
+#[derive(Debug)]
+pub(crate) struct Requests<P> {
+    runs: Vec<(P, bool, Key, Command)>,
+    wakes: Vec<(Nanos, Option<Key>)>,
+    asks: Vec<(Txid, Key)>,
+    replies: Vec<(Tag, Outcome)>,
+}
+
+impl<P> Default for Requests<P> {
+    fn default() -> Requests<P> {
+        Requests { runs: Vec::new(), wakes: Vec::new(), asks: Vec::new(), replies: Vec::new() }
+    }
+}
+
+impl<P> Requests<P> {
+    pub(crate) fn run(&mut self, purpose: P, key: Key, command: Command) {
+        self.runs.push((purpose, false, key, command));
+    }
+
+    /// On a register of the hidden keyspace.
+    pub(crate) fn run_hidden(&mut self, purpose: P, key: Key, command: Command) {
+        self.runs.push((purpose, true, key, command));
+    }
+
+    pub(crate) fn wake(&mut self, at: Nanos, key: Option<Key>) {
+        self.wakes.push((at, key));
+    }
+
+    pub(crate) fn ask(&mut self, txid: Txid, record: Key) {
+        self.asks.push((txid, record));
+    }
+
+    pub(crate) fn reply(&mut self, tag: Tag, outcome: Outcome) {
+        self.replies.push((tag, outcome));
+    }
+}
+
+impl Service {
+    #[must_use]
+    pub fn new(me: NodeId, incarnation: Incarnation, worker: usize) -> Service {
+        Service {
+            me,
+            incarnation,
+            worker: worker as u64,
+            started: 0,
+            last_token: 0,
+            last_id: 0,
+            coordinators: BTreeMap::new(),
+            resolvers: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            timers: BTreeSet::new(),
+        }
+    }
+
+    /// Begins a transaction. Its answer is a [`Effect::Reply`] with this tag.
+    ///
+    /// # Panics
+    /// If it names no key.
+    pub fn start(&mut self, cx: &mut Cx<'_>, tag: Tag, transaction: Transaction, deadline: Nanos) {
+        let keys = transaction.keys.iter().cloned().collect();
+        let start = cx.unix;
+        self.attempt(cx, Retry { tag, transaction, start, deadline, runs: 0, keys });
+    }
+
+    fn attempt(&mut self, cx: &mut Cx<'_>, retry: Retry) {
+        self.started += 1;
+        let counter = self.started * WORKERS_MAX + self.worker;
+        let (node, incarnation) = (self.me, self.incarnation);
+        let txid = Txid { start: retry.start, node, incarnation, counter };
+        self.last_id += 1;
+        let id = self.last_id;
+        let mut coordinator = Coordinator::new(retry, txid);
+        let mut out = Requests::default();
+        coordinator.start(&mut out);
+        self.send_of_coordinator(cx, id, coordinator.database(), out);
+        self.coordinators.insert(id, coordinator);
+    }
+
+    /// Commands of this node's clients wait for the end of a transaction.
+    pub fn on_locked(&mut self, cx: &mut Cx<'_>, database: Database, key: Key, lock: Lock) {
+        let place = (database, key);
+        if self.resolvers.contains_key(&place) {
+            return;
+        }
+        let resolver = Resolver::new(place.1.clone(), lock, cx.now);
+        let mut out = Requests::default();
+        resolver.start(&mut out);
+        self.send_of_resolver(cx, &place, out);
+        self.resolvers.insert(place, resolver);
+    }
+
+    /// The end of an [`Effect::Run`].
+    pub fn on_outcome(&mut self, cx: &mut Cx<'_>, token: u64, outcome: Outcome) {
+        match self.asked.remove(&token) {
+            Some(Asked::Coordinator(id, purpose)) => {
+                self.with_coordinator(cx, id, |it, cx, out| {
+                    it.on_outcome(cx, purpose, outcome, out)
+                })
+            }
+            Some(Asked::Resolver(database, key, purpose)) => {
+                let place = (database, key);
+                let Some(resolver) = self.resolvers.get_mut(&place) else { return };
+                let mut out = Requests::default();
+                if resolver.on_outcome(cx, purpose, outcome, &mut out) {
+                    self.resolvers.remove(&place);
+                }
+                self.send_of_resolver(cx, &place, out);
+            }
+            None => {}
+        }
+    }
+
+    fn with_coordinator(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: u64,
+        step: impl FnOnce(&mut Coordinator, &mut Cx<'_>, &mut Requests<coordinator::Purpose>) -> Fate,
+    ) {
+        let Some(coordinator) = self.coordinators.get_mut(&id) else { return };
+        let mut out = Requests::default();
+        let fate = step(coordinator, cx, &mut out);
+        let database = coordinator.database();
+        if matches!(fate, Fate::Ended) {
+            self.coordinators.remove(&id);
+        }
+        self.send_of_coordinator(cx, id, database, out);
+        if let Fate::Again(retry) = fate {
+            base::sometimes!("a transaction is attempted again");
+            self.attempt(cx, *retry);
+        }
+    }
+
+    /// The next time at which [`Service::on_timer`] has work.
+    #[must_use]
+    pub fn next_timer(&self) -> Option<Nanos> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        while self.next_timer().is_some_and(|at| at <= cx.now) {
+            match self.timers.pop_first() {
+                Some((_, Timer::Coordinator(id, key))) => {
+                    self.with_coordinator(cx, id, |it, cx, out| it.on_timer(cx, key, out));
+                }
+                Some((_, Timer::Resolver(database, key))) => {
+                    let place = (database, key);
+                    let mut out = Requests::default();
+                    if let Some(resolver) = self.resolvers.get(&place) {
+                        resolver.on_timer(&mut out);
+                    }
+                    self.send_of_resolver(cx, &place, out);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// The status of a transaction of this node and worker.
+    #[must_use]
+    pub fn status(&self, txid: Txid) -> Status {
+        let is_it = |it: &Coordinator| it.txid == txid && it.is_alive();
+        if self.coordinators.values().any(is_it) { Status::Alive } else { Status::Finished }
+    }
+
+    /// The answer to an [`Effect::Ask`]. It counts only from the transaction's own incarnation.
+    pub fn on_status(&mut self, now: Nanos, txid: Txid, status: Status) {
+        let is_alive = status == Status::Alive;
+        self.resolvers.values_mut().for_each(|it| it.on_status(now, txid, is_alive));
+        self.coordinators.values_mut().for_each(|it| it.on_status(now, txid, is_alive));
+    }
+
+    /// No transaction is in progress, and no lock is met.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.coordinators.is_empty() && self.resolvers.is_empty()
+    }
+
+    fn send_of_coordinator(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: u64,
+        database: Database,
+        out: Requests<coordinator::Purpose>,
+    ) {
+        let timers = out.wakes.iter().map(|(at, key)| (*at, Timer::Coordinator(id, key.clone())));
+        self.timers.extend(timers);
+        self.send(cx, database, out, |purpose| Asked::Coordinator(id, purpose));
+    }
+
+    fn send_of_resolver(
+        &mut self,
+        cx: &mut Cx<'_>,
+        place: &(Database, Key),
+        out: Requests<resolver::Purpose>,
+    ) {
+        let timer = || Timer::Resolver(place.0, place.1.clone());
+        self.timers.extend(out.wakes.iter().map(|(at, _)| (*at, timer())));
+        self.send(cx, place.0, out, |purpose| Asked::Resolver(place.0, place.1.clone(), purpose));
+    }
+
+    fn send<P>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        database: Database,
+        out: Requests<P>,
+        asked: impl Fn(P) -> Asked,
+    ) {
+        for (purpose, is_hidden, key, command) in out.runs {
+            self.last_token += 1;
+            let token = self.last_token;
+            self.asked.insert(token, asked(purpose));
+            let database = if is_hidden { database.hidden() } else { database };
+            cx.effects.push(Effect::Run { token, database, key, command });
+        }
+        cx.effects.extend(out.asks.into_iter().map(|(txid, record)| Effect::Ask { txid, record }));
+        let replies = out.replies.into_iter();
+        cx.effects.extend(replies.map(|(tag, outcome)| Effect::Reply { tag, outcome }));
+    }
+}

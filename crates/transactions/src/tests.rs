@@ -1,0 +1,79 @@
+//! Services over registers in memory, with late, lost and unanswered requests, restarts and pauses.
+
+mod registers;
+mod world;
+
+use base::Nanos;
+use checker::serializable::{Promise, check};
+
+use world::{Faults, World};
+
+/// Random schedules of each kind.
+const SEEDS: u64 = 1000;
+
+fn explore(seeds: std::ops::Range<u64>, faults: Faults) -> (u64, u64) {
+    let (mut committed, mut attempted) = (0, 0);
+    for seed in seeds {
+        let mut world = World::new(seed, faults);
+        for _ in 0..60 {
+            world.step();
+        }
+        world.heal();
+        let finding = check(&world.history, Promise::Strict);
+        assert!(finding.holds(), "seed {seed}: {:?}\n{}", finding.anomalies(), world.trace());
+        world.check_registers(seed);
+        committed += world.committed;
+        attempted += world.attempted;
+    }
+    (committed, attempted)
+}
+
+#[test]
+fn quiet_transactions_all_commit() {
+    let (committed, attempted) = explore(0..SEEDS, Faults::NONE);
+    assert_eq!(committed, attempted);
+    assert!(attempted > 10 * SEEDS, "{attempted}");
+}
+
+#[test]
+fn histories_are_strictly_serializable() {
+    let (committed, attempted) = explore(0..SEEDS, Faults::ALL);
+    assert!(committed * 3 > attempted, "{committed} of {attempted}");
+}
+
+/// An uncontended transaction needs two requests in a row before its reply.
+#[test]
+fn reply_comes_after_two_round_trips() {
+    let mut world = World::new(1, Faults::NONE);
+    world.begin(0, &[0, 1]);
+    assert_eq!(world.deliver_all(), 2, "both keys at once");
+    assert_eq!(world.committed, 0);
+    assert_eq!(world.deliver_all(), 1, "the record");
+    assert_eq!(world.committed, 1);
+    assert_eq!(world.deliver_all(), 2, "the keys are settled");
+    assert_eq!(world.deliver_all(), 1, "the record is forgotten");
+    assert!(world.is_quiet());
+}
+
+/// A coordinator that dies after any number of requests leaves no lock that stays.
+#[test]
+fn locks_of_a_dead_coordinator_end() {
+    for requests in 0..8 {
+        let mut world = World::new(2, Faults::NONE);
+        world.begin(0, &[0, 1]);
+        for _ in 0..requests {
+            world.deliver_one();
+        }
+        world.crash(0);
+        world.begin(1, &[0, 1]);
+        world.begin_plain(2, 1);
+        let before = world.now;
+        world.heal();
+        assert!(world.now < before + Nanos::from_millis(1_000), "after {requests} requests");
+        // The third request writes the commit, and the client hears of it at once.
+        let own = u64::from(requests >= 3);
+        assert_eq!(world.committed, 2 + own + world::KEYS, "after {requests} requests");
+        world.check_registers(2);
+        assert!(check(&world.history, Promise::Strict).holds());
+    }
+}

@@ -1,0 +1,504 @@
+//! Nodes with a service each, clients that append to lists and read them, and a clock.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use base::{Millis, Nanos, Prng};
+use bytes::Bytes;
+use checker::history::{ClientId, History, OpId};
+use checker::model::lists::{ListStep, Seen, Transaction as Steps};
+use types::{
+    Access, Change, Clock, Command, Database, ExpiryChange, Incarnation, Key, NodeId, Outcome,
+    Reply, Tag, Txid,
+};
+
+use super::registers::Registers;
+use crate::{Cx, Effect, Holder, Program, Ran, Service, States, Status, Transaction};
+
+const NODES: usize = 3;
+pub(super) const KEYS: u64 = 4;
+const DATABASE: Database = Database(0);
+const TIMEOUT: Nanos = Nanos::from_millis(400);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Faults {
+    is_on: bool,
+}
+
+impl Faults {
+    pub(super) const NONE: Faults = Faults { is_on: false };
+    pub(super) const ALL: Faults = Faults { is_on: true };
+}
+
+/// A request on its way to a register.
+#[derive(Clone, Debug)]
+struct Request {
+    node: usize,
+    incarnation: Incarnation,
+    token: u64,
+    database: Database,
+    key: Key,
+    command: Command,
+    /// Its sender is not answered any more.
+    is_orphan: bool,
+}
+
+/// A question on its way to a node, or its answer on the way back.
+#[derive(Clone, Debug)]
+struct Question {
+    from: usize,
+    txid: Txid,
+    answer: Option<Status>,
+}
+
+/// A command of a client that is not part of a transaction.
+#[derive(Clone, Debug)]
+struct Plain {
+    node: usize,
+    incarnation: Incarnation,
+    key: Key,
+    op: OpId,
+    element: u64,
+    /// It waits for the end of a transaction.
+    waits: bool,
+}
+
+pub(super) struct World {
+    rng: Prng,
+    faults: Faults,
+    pub(super) now: Nanos,
+    services: Vec<Service>,
+    incarnations: Vec<Incarnation>,
+    paused_until: Vec<Nanos>,
+    registers: Registers,
+    requests: Vec<Request>,
+    questions: Vec<Question>,
+    plain: Vec<Plain>,
+    open: BTreeMap<Tag, (OpId, Steps)>,
+    pub(super) history: History<Steps, Seen>,
+    clock: u64,
+    next: u64,
+    pub(super) committed: u64,
+    pub(super) attempted: u64,
+    log: String,
+}
+
+/// Appends an element to each key and reads it, before and after.
+#[derive(Debug)]
+struct Lists {
+    steps: Steps,
+}
+
+fn key(number: u64) -> Key {
+    Key::new(&number.to_le_bytes())
+}
+
+fn elements(value: &[u8]) -> Vec<u64> {
+    value.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap())).collect()
+}
+
+impl Program for Lists {
+    fn run(&self, states: &States, _clock: Clock) -> Ran {
+        let mut values: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let (mut seen, mut changed) = (Vec::new(), Vec::new());
+        for step in &self.steps {
+            let (ListStep::Append { key: number, .. } | ListStep::Read { key: number }) = *step;
+            let Some(found) = states.get(&key(number)) else { return Ran::Needs(key(number)) };
+            let value = values
+                .entry(number)
+                .or_insert_with(|| found.value.clone().unwrap_or_default().to_vec());
+            match *step {
+                ListStep::Append { element, .. } => {
+                    value.extend_from_slice(&element.to_le_bytes());
+                    changed.push(number);
+                }
+                ListStep::Read { .. } => seen.push(Reply::copy(value)),
+            }
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        let put = |number: u64| {
+            let value = Bytes::from(values[&number].clone());
+            (key(number), Change::Put { value, expiry: ExpiryChange::Keep })
+        };
+        Ran::Done { changes: changed.into_iter().map(put).collect(), reply: Reply::Array(seen) }
+    }
+}
+
+impl World {
+    pub(super) fn new(seed: u64, faults: Faults) -> World {
+        let incarnations = vec![Incarnation(1); NODES];
+        let service = |node: usize| Service::new(NodeId(node as u16 + 1), Incarnation(1), 0);
+        World {
+            rng: Prng::new(seed),
+            faults,
+            now: Nanos::from_secs(1),
+            services: (0..NODES).map(service).collect(),
+            incarnations,
+            paused_until: vec![Nanos::ZERO; NODES],
+            registers: Registers::default(),
+            requests: Vec::new(),
+            questions: Vec::new(),
+            plain: Vec::new(),
+            open: BTreeMap::new(),
+            history: History::new(),
+            clock: 0,
+            next: 0,
+            committed: 0,
+            attempted: 0,
+            log: String::new(),
+        }
+    }
+
+    pub(super) fn trace(&self) -> &str {
+        &self.log
+    }
+
+    fn note(&mut self, text: String) {
+        let _ = writeln!(self.log, "{:?} {text}", self.now);
+    }
+
+    fn next(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn invoke(&mut self, steps: &Steps) -> OpId {
+        self.clock += 1;
+        self.attempted += 1;
+        let client = ClientId(self.attempted);
+        self.history.invoke(client, steps.clone(), self.clock)
+    }
+
+    fn complete(&mut self, op: OpId, outcome: checker::Outcome<Seen>) {
+        self.clock += 1;
+        self.committed += u64::from(matches!(outcome, checker::Outcome::Returned(_)));
+        self.history.complete(op, outcome, self.clock);
+    }
+
+    /// A client asks for a transaction that appends to these lists and reads them. The program
+    /// finds some keys by itself.
+    fn begin_any(&mut self, node: usize, lists: &[u64]) {
+        let declared = 1 + self.rng.below(lists.len() as u64 * 2) as usize;
+        self.begin_with(node, lists, declared);
+    }
+
+    /// The same, and all keys are declared.
+    pub(super) fn begin(&mut self, node: usize, lists: &[u64]) {
+        self.begin_with(node, lists, usize::MAX);
+    }
+
+    fn begin_with(&mut self, node: usize, lists: &[u64], declared: usize) {
+        let mut steps = Steps::new();
+        for &list in lists {
+            if self.rng.chance(0.7) {
+                let element = self.next();
+                steps.push(ListStep::Append { key: list, element });
+            }
+            steps.push(ListStep::Read { key: list });
+        }
+        let op = self.invoke(&steps);
+        let tag = Tag(self.next());
+        self.note(format!("node {node} begins {tag:?} {steps:?}"));
+        self.open.insert(tag, (op, steps.clone()));
+        let numbers = steps.iter().map(|step| match *step {
+            ListStep::Append { key, .. } | ListStep::Read { key } => key,
+        });
+        let mut keys: Vec<Key> = numbers.map(key).collect();
+        keys.dedup();
+        keys.truncate(declared);
+        let transaction = Transaction {
+            database: DATABASE,
+            keys,
+            watched: Vec::new(),
+            program: Arc::new(Lists { steps }),
+            clock: Clock { unix: Millis(0), seed: 0 },
+        };
+        let deadline = self.now + TIMEOUT;
+        self.with(node, |service, cx| service.start(cx, tag, transaction, deadline));
+    }
+
+    /// A client appends to a list without a transaction.
+    pub(super) fn begin_plain(&mut self, node: usize, list: u64) {
+        let element = self.next();
+        let steps = vec![ListStep::Append { key: list, element }, ListStep::Read { key: list }];
+        let op = self.invoke(&steps);
+        let incarnation = self.incarnations[node];
+        self.note(format!("node {node} appends {element} to {list}"));
+        self.plain.push(Plain { node, incarnation, key: key(list), op, element, waits: false });
+    }
+
+    fn with(&mut self, node: usize, step: impl FnOnce(&mut Service, &mut Cx<'_>)) {
+        let mut effects = Vec::new();
+        let incarnations = self.incarnations.clone();
+        let holder = move |node: NodeId, incarnation: Incarnation| {
+            if incarnations[usize::from(node.0) - 1] > incarnation {
+                Holder::Replaced
+            } else {
+                Holder::Up
+            }
+        };
+        let mut cx = Cx {
+            now: self.now,
+            unix: self.now.as_millis(),
+            holder: &holder,
+            effects: &mut effects,
+        };
+        step(&mut self.services[node], &mut cx);
+        for effect in effects {
+            self.carry_out(node, effect);
+        }
+    }
+
+    fn carry_out(&mut self, node: usize, effect: Effect) {
+        match effect {
+            Effect::Run { token, database, key, command } => {
+                let incarnation = self.incarnations[node];
+                let is_orphan = false;
+                self.requests.push(Request {
+                    node,
+                    incarnation,
+                    token,
+                    database,
+                    key,
+                    command,
+                    is_orphan,
+                });
+            }
+            Effect::Reply { tag, outcome } => self.reply(tag, outcome),
+            Effect::Ask { txid, .. } => {
+                self.questions.push(Question { from: node, txid, answer: None });
+            }
+        }
+    }
+
+    fn reply(&mut self, tag: Tag, outcome: Outcome) {
+        self.note(format!("{tag:?} ends: {outcome:?}"));
+        let Some((op, _)) = self.open.remove(&tag) else { panic!("{tag:?} ends twice") };
+        let ended = match outcome {
+            Outcome::Reply(Reply::Array(seen)) => {
+                let list = |reply: &Reply| match reply {
+                    Reply::Bulk(value) => elements(value),
+                    other => panic!("{other:?}"),
+                };
+                checker::Outcome::Returned(seen.iter().map(list).collect())
+            }
+            Outcome::Unknown => checker::Outcome::Unknown,
+            Outcome::NoQuorum | Outcome::Refused(_) => checker::Outcome::Failed,
+            other => panic!("{other:?}"),
+        };
+        self.complete(op, ended);
+    }
+
+    fn is_paused(&self, node: usize) -> bool {
+        self.paused_until[node] > self.now
+    }
+
+    /// One random event.
+    pub(super) fn step(&mut self) {
+        let node = self.rng.below(NODES as u64) as usize;
+        match self.rng.below(20) {
+            0..=2 => {
+                let count = 1 + self.rng.below(3) as usize;
+                let lists: Vec<u64> = (0..count).map(|_| self.rng.below(KEYS)).collect();
+                self.begin_any(node, &lists);
+            }
+            3 => {
+                let list = self.rng.below(KEYS);
+                self.begin_plain(node, list);
+            }
+            4 => {
+                let span = Nanos::from_millis(1 + self.rng.below(8));
+                self.pass(span);
+            }
+            5 if self.faults.is_on && self.rng.chance(0.2) => self.crash(node),
+            6 if self.faults.is_on && self.rng.chance(0.3) => {
+                let span = 10 + self.rng.below(120);
+                self.paused_until[node] = self.now + Nanos::from_millis(span);
+            }
+            _ => {
+                for _ in 0..self.rng.below(6) {
+                    self.deliver_any();
+                }
+            }
+        }
+    }
+
+    /// Delivers a request, a question or a plain command.
+    fn deliver_any(&mut self) {
+        let (requests, questions) = (self.requests.len() as u64, self.questions.len() as u64);
+        let all = requests + questions + self.plain.len() as u64;
+        if all == 0 {
+            return;
+        }
+        let at = self.rng.below(all);
+        if at < requests {
+            self.deliver(at as usize);
+        } else if at < requests + questions {
+            self.deliver_question((at - requests) as usize);
+        } else {
+            self.run_plain((at - requests - questions) as usize);
+        }
+    }
+
+    fn deliver(&mut self, at: usize) {
+        let request = self.requests.remove(at);
+        if !request.is_orphan && self.is_paused(request.node) {
+            return self.requests.push(request);
+        }
+        let lives = !request.is_orphan && request.incarnation == self.incarnations[request.node];
+        if self.faults.is_on && lives && self.rng.chance(0.06) {
+            let outcome = match self.rng.below(3) {
+                0 => Outcome::NoQuorum,
+                // It may still run, or never.
+                _ => {
+                    self.requests.push(Request { is_orphan: true, ..request.clone() });
+                    Outcome::Unknown
+                }
+            };
+            let is_read = request.command.access == Access::Read;
+            let outcome = if is_read { Outcome::NoQuorum } else { outcome };
+            self.note(format!("{request:?} ends {outcome:?}"));
+            return self
+                .with(request.node, |service, cx| service.on_outcome(cx, request.token, outcome));
+        }
+        if !lives && self.rng.chance(0.5) {
+            return;
+        }
+        let outcome = self.registers.run(request.database, &request.key, &request.command);
+        self.note(format!(
+            "node {} {:?} {:?} -> {outcome:?}",
+            request.node, request.key, request.command
+        ));
+        if lives {
+            if self.registers.is_locked(request.database, &request.key).is_none() {
+                self.let_in(request.node, &request.key);
+            }
+            self.with(request.node, |service, cx| service.on_outcome(cx, request.token, outcome));
+        }
+    }
+
+    /// Commands of the node that wait for this key run.
+    fn let_in(&mut self, node: usize, key: &Key) {
+        while let Some(at) =
+            self.plain.iter().position(|it| it.waits && it.node == node && it.key == *key)
+        {
+            self.plain[at].waits = false;
+            self.run_plain(at);
+        }
+    }
+
+    fn run_plain(&mut self, at: usize) {
+        let plain = self.plain[at].clone();
+        if plain.incarnation != self.incarnations[plain.node] {
+            self.plain.remove(at);
+            return self.complete(plain.op, checker::Outcome::Failed);
+        }
+        if plain.waits {
+            return;
+        }
+        if let Some(lock) = self.registers.is_locked(DATABASE, &plain.key) {
+            self.plain[at].waits = true;
+            let key = plain.key.clone();
+            return self.with(plain.node, |service, cx| service.on_locked(cx, DATABASE, key, lock));
+        }
+        self.plain.remove(at);
+        let body = Bytes::copy_from_slice(&plain.element.to_le_bytes());
+        let command = Command::new(Access::Update, body);
+        let outcome = self.registers.run(DATABASE, &plain.key, &command);
+        self.note(format!("node {} {:?} plain -> {outcome:?}", plain.node, plain.key));
+        let Outcome::Reply(Reply::Bulk(value)) = outcome else { panic!("{outcome:?}") };
+        self.complete(plain.op, checker::Outcome::Returned(vec![elements(&value)]));
+    }
+
+    fn deliver_question(&mut self, at: usize) {
+        let question = self.questions.remove(at);
+        if self.faults.is_on && self.rng.chance(0.1) {
+            return;
+        }
+        let holder = usize::from(question.txid.node.0) - 1;
+        match question.answer {
+            None if self.is_paused(holder) => self.questions.push(question),
+            None if self.incarnations[holder] == question.txid.incarnation => {
+                let answer = Some(self.services[holder].status(question.txid));
+                self.questions.push(Question { answer, ..question });
+            }
+            None => {}
+            Some(status) => {
+                self.services[question.from].on_status(self.now, question.txid, status);
+            }
+        }
+    }
+
+    fn pass(&mut self, span: Nanos) {
+        self.now += span;
+        for node in 0..NODES {
+            if !self.is_paused(node) {
+                self.with(node, |service, cx| service.on_timer(cx));
+            }
+        }
+    }
+
+    /// Restarts a node: its requests may still run.
+    pub(super) fn crash(&mut self, node: usize) {
+        self.note(format!("node {node} restarts"));
+        self.incarnations[node] = Incarnation(self.incarnations[node].0 + 1);
+        self.services[node] = Service::new(NodeId(node as u16 + 1), self.incarnations[node], 0);
+        self.paused_until[node] = Nanos::ZERO;
+        self.requests
+            .iter_mut()
+            .filter(|request| request.node == node)
+            .for_each(|request| request.is_orphan = true);
+    }
+
+    /// Delivers all requests that are under way, and returns how many there were.
+    pub(super) fn deliver_all(&mut self) -> usize {
+        let count = self.requests.len();
+        (0..count).for_each(|_| self.deliver(0));
+        count
+    }
+
+    pub(super) fn deliver_one(&mut self) {
+        if !self.requests.is_empty() {
+            self.deliver(0);
+        }
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.requests.is_empty() && self.services.iter().all(Service::is_idle)
+    }
+
+    /// Ends all faults and runs until no work is left. Then each key is read.
+    pub(super) fn heal(&mut self) {
+        self.faults = Faults::NONE;
+        self.paused_until = vec![Nanos::ZERO; NODES];
+        self.run_dry();
+        for list in 0..KEYS {
+            self.begin_plain(0, list);
+        }
+        self.run_dry();
+    }
+
+    fn run_dry(&mut self) {
+        for _ in 0..20_000 {
+            let waits = |it: &Plain| it.waits;
+            if self.requests.is_empty() && self.questions.is_empty() && self.plain.iter().all(waits)
+            {
+                if self.is_quiet() && self.plain.is_empty() {
+                    return;
+                }
+                self.pass(Nanos::from_millis(1));
+            }
+            self.deliver_any();
+        }
+        panic!("work that never ends\n{}", self.log);
+    }
+
+    /// No lock and no committed record is left. What stays are aborted records of nodes that died.
+    pub(super) fn check_registers(&self, seed: u64) {
+        for ((database, key), register) in &self.registers.all {
+            assert_eq!(register.lock, None, "seed {seed}: {database:?} {key:?}\n{}", self.log);
+        }
+    }
+}
