@@ -108,7 +108,9 @@ mod tests {
     #[test]
     fn bodies_never_change() {
         for handler in handlers() {
-            assert!(!handler.examples.is_empty(), "{}: no example", handler.name);
+            // No request becomes the lines of a transaction.
+            let has_examples = !handler.examples.is_empty() || handler.name == "Lines";
+            assert!(has_examples, "{}: no example", handler.name);
             for (line, body) in handler.examples {
                 let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
                 let command = match crate::plan(&args, CLOCK) {

@@ -1,13 +1,15 @@
-//! Transactions. Sessions refuse them so far, and run no part of one.
+//! Transactions: sessions queue their commands.
 
 use crate::spec::Flag::{self, AllowBusy, Fast, Loading, NoScript, Stale};
 
 crate::module::modules! {
     line,
+    lines,
     multi,
     watch,
 }
 
 pub(crate) use line::Line;
+pub use lines::lines_on_one_key;
 
 const LOCAL: &[Flag] = &[NoScript, Loading, Stale, Fast, AllowBusy];

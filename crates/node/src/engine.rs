@@ -15,6 +15,7 @@ use protocols::{
 };
 use smallvec::SmallVec;
 use storage::{Load, Place};
+use transactions::RecordUpdate;
 use types::key::SHARDS;
 use types::{Access, Database, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticket, Wire};
 
@@ -289,7 +290,7 @@ impl<P: Protocol> EngineOf<P> {
             rng: &mut self.rng,
             replicas,
             sets: &shared.sets,
-            update: &*shared.update,
+            update: if self.database.is_hidden() { &RecordUpdate } else { &*shared.update },
         };
         run(&mut self.protocol, &mut cx);
         self.touched = true;

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::{Millis, Nanos};
+use transactions::Transaction;
 use types::{Access, Command, Database, Key, Outcome, Positions, SessionId};
 
 use crate::settings::Agreed;
@@ -111,19 +112,21 @@ pub struct Socket {
 pub struct Token(pub u64);
 
 /// A request on its way to the worker that owns its shard.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ask {
     pub token: Token,
     pub what: Wanted,
 }
 
 /// The kinds of request that a session may make.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Wanted {
     /// Run one command on one key.
     Run { database: Database, key: Key, command: Command },
     /// List about `limit` keys from `from_hash` to the end of its shard (`Outcome::Listed`).
     List { database: Database, from_hash: u64, limit: usize },
+    /// Run a transaction.
+    Transact(Transaction),
     /// Ask every replica for its record of a key (`Outcome::Explained`).
     Explain { database: Database, key: Key },
 }
@@ -135,6 +138,7 @@ impl Wanted {
             Wanted::Run { command, .. } if command.access != Access::Read => {
                 1 + command.body.len() / WRITE_LEN
             }
+            Wanted::Transact(_) => 1,
             Wanted::Run { .. } | Wanted::List { .. } | Wanted::Explain { .. } => 0,
         }
     }
@@ -236,6 +240,13 @@ impl<'a> SessionContext<'a> {
     /// Runs `command` on `key`; [`Session::on_outcome`] brings the end of it.
     pub fn run(&mut self, token: Token, database: Database, key: Key, command: Command) {
         let what = Wanted::Run { database, key, command };
+        self.writes_left = self.writes_left.saturating_sub(what.write_weight());
+        self.asks.push(Ask { token, what });
+    }
+
+    /// Runs a transaction; [`Session::on_outcome`] brings the end of it.
+    pub fn transact(&mut self, token: Token, transaction: Transaction) {
+        let what = Wanted::Transact(transaction);
         self.writes_left = self.writes_left.saturating_sub(what.write_weight());
         self.asks.push(Ask { token, what });
     }

@@ -18,15 +18,17 @@ pub(crate) mod scans;
 mod scrub;
 mod stats;
 pub(crate) mod timers;
+pub(crate) mod transactions;
 mod turn;
 pub(crate) mod worker_state;
 
 use std::sync::Arc;
 
+use ::transactions::{Service, Transaction};
 use base::histogram::Histogram;
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
-use protocols::{Env, Pace, Peers, ReplicaSets, Stats, Violation};
+use protocols::{Env, Pace, Peer, Peers, ReplicaSets, Stats, Violation};
 use storage::{Completion, Room, Store};
 use types::key::SHARDS;
 use types::limits::SPACES;
@@ -115,6 +117,12 @@ pub enum Input {
     List { tag: Tag, database: Database, from_hash: u64, limit: usize },
     /// Ask every replica for its record of the key, whose shard belongs to this worker.
     Explain { tag: Tag, database: Database, key: Key },
+    /// A transaction whose first key belongs to this worker.
+    Transaction { tag: Tag, transaction: Transaction },
+    /// The end of a request that this worker's service made of another worker.
+    Outcome { tag: Tag, outcome: Outcome },
+    /// A word of this node's own transaction services.
+    Word { from: Peer, bytes: Bytes },
     /// The payload of one frame, see [`crate::frame_payload`].
     Frame { from: NodeId, bytes: Bytes },
     /// A connection to this peer stands.
@@ -140,6 +148,8 @@ pub struct Outputs {
     pub frames: Vec<(NodeId, Vec<u8>)>,
     /// Parts of frames for another worker of this node: the peer runs another number of workers.
     pub misrouted: Vec<(usize, NodeId, Bytes)>,
+    /// Inputs for other workers of this node, by their numbers: transactions span workers.
+    pub for_workers: Vec<(usize, Input)>,
     /// Registers were found forgotten. Raise the amnesia count durably by one, then pass it to all
     /// workers in [`Input::Amnesia`]. Until then this worker sends no message and no reply.
     pub raise_amnesia: bool,
@@ -170,6 +180,13 @@ pub struct Worker {
     packs_at: Nanos,
     completions: Vec<Completion>,
     misrouted: Vec<(usize, NodeId, Bytes)>,
+    service: Service,
+    /// Outcomes for the service.
+    service_outcomes: Vec<(Tag, Outcome)>,
+    for_workers: Vec<(usize, Input)>,
+    /// By engine: the protocol's name, and whether transactions may lock its registers.
+    locking: Vec<(&'static str, bool)>,
+    request_timeout: Nanos,
     /// Peers whose held frames exceeded the bound. Their links count as reset.
     resets: Vec<NodeId>,
 }
@@ -227,6 +244,11 @@ impl Worker {
             packs_at: now,
             completions: Vec::new(),
             misrouted: Vec::new(),
+            service: Service::new(config.me, config.incarnation, config.index),
+            service_outcomes: Vec::new(),
+            for_workers: Vec::new(),
+            locking: Vec::new(),
+            request_timeout: config.request_timeout,
             resets: Vec::new(),
         };
         let mut rng = Prng::new(config.seed);
@@ -269,6 +291,7 @@ impl Worker {
             },
             rng,
         });
+        self.locking.push((registration.name, registration.properties.locks));
         engine.set_open_ticket(store.open);
         engine.on_start(&mut self.shared);
         self.engines.push(engine);
@@ -280,6 +303,7 @@ impl Worker {
         // Changes that wait for a clock's save are submitted in the turn after it.
         let submits = !self.shared.uptimes.is_held();
         let is_due = !self.resets.is_empty()
+            || self.has_service_work()
             || self.shared.hold.asks()
             || self.engines.awake().any(|it| it.has_work() || (submits && it.has_dirty()));
         if is_due {
@@ -290,6 +314,7 @@ impl Worker {
             self.scrubber.next(),
             self.counting.next(&self.shared),
             self.next_packing(),
+            self.service.next_timer(),
         ];
         moments.into_iter().flatten().min()
     }
@@ -314,6 +339,7 @@ impl Worker {
         self.shared.in_progress == 0
             && !self.shared.hold.is_on()
             && self.shared.scans.is_empty()
+            && self.service.is_idle()
             && self.engines.all().iter().all(|engine| engine.is_idle())
     }
 
@@ -432,6 +458,7 @@ fn shared(
         replies: Vec::new(),
         lease_reads: Vec::new(),
         suspects: Vec::new(),
+        locked: Vec::new(),
         warnings: Vec::new(),
         hold: AmnesiaHold::default(),
         scans: Vec::new(),

@@ -101,6 +101,8 @@ pub struct Properties {
     pub total_order: bool,
     pub needs_config: bool,
     pub needs_lease: bool,
+    /// Transactions may take its registers: see [`types::Hold`].
+    pub locks: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,7 @@ mod opening;
 mod outcomes;
 mod pause;
 mod pipeline;
+mod program;
 mod rates;
 mod recorder;
 mod redact;

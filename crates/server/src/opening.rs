@@ -23,7 +23,7 @@ impl Session {
         self.facts.protocol = 2;
         self.replies = Replies::On;
         self.monitor = None;
-        self.transaction = Transaction::None;
+        self.transaction = Transaction::default();
         self.authenticated = self.shared.password.is_open();
         self.parser.limits.authenticated = self.authenticated;
         self.shared.clients.put(&self.facts);

@@ -13,6 +13,7 @@ use node::session::{self, Client, SessionContext, Socket, Token};
 use resp::{Limits, Parser, Progress};
 use types::{Clock, Database, Outcome, Reply, SessionId};
 
+use crate::budget::Cost;
 use crate::clients::{ClientFacts, State};
 use crate::monitor::Monitor;
 use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token};
@@ -20,14 +21,11 @@ use crate::recorder::{Call, Recorder};
 use crate::session_factory::Shared;
 use crate::transaction::Transaction;
 use crate::{
-    client_command, config_command, encoding, info, memory_command, outcomes, transaction, wait,
+    client_command, config_command, encoding, info, memory_command, outcomes, program, wait,
 };
 
 pub(crate) use self::rules::bulk_len_max;
 use self::rules::{cost_of, is_http, lacks_room, limits, opens, takes_turns};
-
-/// Until transactions span registers.
-const SEVERAL_KEYS: &str = "ERR commands on several keys at one time are not supported yet";
 
 /// As redis-server answers: a monitor counts as a replica.
 const MONITORS_ONLY: &str = "ERR Replica can't interact with the keyspace";
@@ -43,7 +41,7 @@ pub(crate) enum Replies {
 
 /// Why a session takes no input although there is room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Hold {
+pub(crate) enum Hold {
     No,
     /// Until everything before has been answered.
     Answers,
@@ -71,7 +69,7 @@ pub(crate) struct Session {
     gone: bool,
     pub(crate) transaction: Transaction,
     kill: Arc<AtomicBool>,
-    hold: Hold,
+    pub(crate) hold: Hold,
     /// The earliest timer that is still to come.
     armed: Nanos,
     seed: u64,
@@ -111,7 +109,7 @@ impl Session {
             authenticated,
             closing: false,
             gone: false,
-            transaction: Transaction::None,
+            transaction: Transaction::default(),
             kill,
             hold: Hold::No,
             armed: Nanos::MAX,
@@ -129,11 +127,11 @@ impl Session {
         self.shared.clients.put(&self.facts);
     }
 
-    fn database(&self) -> Database {
+    pub(crate) fn database(&self) -> Database {
         Database(self.facts.database)
     }
 
-    fn clock(&mut self, cx: &SessionContext<'_>) -> Clock {
+    pub(crate) fn clock(&mut self, cx: &SessionContext<'_>) -> Clock {
         self.seed = self.seed.wrapping_add(1);
         Clock { unix: cx.unix, seed: base::Prng::new(self.seed ^ cx.now.0).next_u64() }
     }
@@ -165,6 +163,9 @@ impl Session {
             self.transaction.fail();
             return self.say(cx, refusal);
         }
+        if self.transaction.holds(spec) {
+            return self.queue(spec, args, cx);
+        }
         self.facts.activity.called(spec);
         self.current = Some(Call { spec, began: cx.moment });
         self.start(spec, args, cx);
@@ -189,9 +190,6 @@ impl Session {
         // The password may have been removed since the client came.
         if !self.authenticated && !opens(args) && !self.shared.password.is_open() {
             return Some(Reply::error("NOAUTH Authentication required."));
-        }
-        if self.transaction.holds(spec) {
-            return Some(transaction::refusal());
         }
         if self.monitor.is_some() && (spec.has(Flag::Write) || spec.has(Flag::Readonly)) {
             return Some(Reply::error(MONITORS_ONLY));
@@ -232,13 +230,23 @@ impl Session {
                 let number = self.wait(Answer::Parts(Box::new(parts)));
                 self.go_on(number, cx);
             }
-            Ok(Plan::Keys { .. }) => self.say_error(cx, SEVERAL_KEYS),
+            Ok(Plan::Keys { .. }) => {
+                let Some(positions) = cx.positions() else {
+                    return self.say(cx, outcomes::reply(Outcome::Loading));
+                };
+                let max = self.shared.limits.max_value_len();
+                let transaction = program::of_line(positions, self.database(), args, clock, max);
+                let asked_len = args.iter().map(|arg| arg.len()).sum();
+                self.hold = Hold::Answers;
+                let number = self.wait(Answer::Waiting(Cost { asked_len, values: 1 }));
+                cx.transact(token(number, 0), transaction);
+            }
             Err(error) => self.say(cx, error.into()),
         }
     }
 
     /// Takes a place in the order of replies.
-    fn wait(&mut self, answer: Answer) -> u64 {
+    pub(crate) fn wait(&mut self, answer: Answer) -> u64 {
         let muted = self.takes_muting();
         let call = match answer {
             Answer::Waiting(_) | Answer::Parts(_) | Answer::Walk(_) => self.current.take(),
@@ -344,8 +352,8 @@ impl Session {
             SessionVerb::Multi => self.multi(cx),
             SessionVerb::Exec => self.exec(cx),
             SessionVerb::Discard => self.discard(cx),
-            SessionVerb::Watch => self.watch(cx),
-            SessionVerb::Unwatch => self.say_ok(cx),
+            SessionVerb::Watch => self.watch(args, cx),
+            SessionVerb::Unwatch => self.unwatch(cx),
             SessionVerb::DbSize => self.count_keys(args, cx),
             SessionVerb::FlushAll
             | SessionVerb::FlushDb
@@ -412,7 +420,7 @@ impl Session {
     fn note_state(&self, cx: &SessionContext<'_>) {
         let state = State {
             is_monitor: self.monitor.is_some(),
-            is_in_transaction: self.transaction != Transaction::None,
+            is_in_transaction: self.transaction.is_open(),
             is_closing: self.closing,
         };
         self.facts.activity.note(state, self.pipeline.asked_len(), cx.out.len());
@@ -594,6 +602,7 @@ impl session::Session for Session {
 
     fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>) {
         let (number, part) = number_and_part(token);
+        let outcome = self.on_watched(outcome);
         match self.pipeline.get_mut(number) {
             Some(Pending { answer: Answer::Walk(walk), .. }) => {
                 walk.take(part, outcome);

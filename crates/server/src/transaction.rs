@@ -1,40 +1,70 @@
-//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`: transactions are refused so far, and a refused one runs
-//! nothing.
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`.
 //!
-//! `MULTI` opens a transaction, so that a client's whole pipeline is recognised as one. Every
-//! command in it is refused, and `EXEC` then answers `EXECABORT`. A transaction without commands is
-//! run: it has no effect. `WATCH` is refused, so that no client relies on it.
+//! Commands between `MULTI` and `EXEC` are queued. `EXEC` runs them at one time: on one key by one
+//! command of its register, else as a transaction. A command that cannot be queued makes `EXEC`
+//! answer `EXECABORT`.
 
+use bytes::Bytes;
+use commands::spec::Flag;
 use commands::{CommandSpec, Execution, SessionVerb};
 use node::session::SessionContext;
-use types::Reply;
+use types::{Database, Key, Outcome, Reply};
 
-use crate::session::Session;
+use crate::budget::Cost;
+use crate::outcomes;
+use crate::pipeline::{Answer, token};
+use crate::program;
+use crate::session::{Hold, Session};
 
-/// The reply to every command of a transaction, and to `WATCH`.
-const NOT_SUPPORTED: &str = "ERR transactions are not supported yet";
+/// Commands of one transaction.
+const COMMANDS_MAX: usize = 4096;
 
-/// Where a connection is between `MULTI` and `EXEC`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Transaction {
+const OTHER_DATABASE: &str = "ERR the watched keys are of another database";
+const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
+
+/// Where a connection is between `MULTI` and `EXEC`, and the keys that it watches.
+#[derive(Default, Debug)]
+pub(crate) struct Transaction {
+    queue: Queue,
+    /// With the versions that last changed them, `None` without a value; of one database.
+    watched: Vec<(Key, Option<u64>)>,
+    database: Option<Database>,
+    /// The keys of the `WATCH` under way. No other request is.
+    watching: Option<Vec<Key>>,
+}
+
+#[derive(PartialEq, Eq, Default, Debug)]
+enum Queue {
     #[default]
-    None,
-    Open,
+    Closed,
+    Open(Vec<Vec<Bytes>>),
     /// A command was refused in it: `EXEC` aborts.
     Failed,
 }
 
 impl Transaction {
+    pub(crate) fn is_open(&self) -> bool {
+        self.queue != Queue::Closed
+    }
+
     /// A command was refused.
     pub(crate) fn fail(&mut self) {
-        if *self == Transaction::Open {
-            *self = Transaction::Failed;
+        if self.is_open() {
+            self.queue = Queue::Failed;
         }
     }
 
-    /// True for a command that an open transaction would hold until `EXEC`.
-    pub(crate) fn holds(self, spec: &CommandSpec) -> bool {
-        self != Transaction::None && !acts_at_once(spec)
+    /// True for a command that an open transaction holds until `EXEC`.
+    pub(crate) fn holds(&self, spec: &CommandSpec) -> bool {
+        self.is_open() && !acts_at_once(spec)
+    }
+
+    pub(crate) fn watch(&mut self, keys: Vec<(Key, Option<u64>)>) {
+        for (key, version) in keys {
+            if !self.watched.iter().any(|(watched, _)| *watched == key) {
+                self.watched.push((key, version));
+            }
+        }
     }
 }
 
@@ -44,41 +74,167 @@ fn acts_at_once(spec: &CommandSpec) -> bool {
     matches!(spec.execution, Execution::Session(Multi | Exec | Discard | Watch | Quit | Reset))
 }
 
-/// The reply to a command within a transaction.
-pub(crate) fn refusal() -> Reply {
-    Reply::error(NOT_SUPPORTED)
+/// The error for a command that may not be queued.
+fn obstacle(spec: &CommandSpec) -> Option<String> {
+    let is_pure = match spec.execution {
+        Execution::Key(_) => spec.name != "once",
+        Execution::PerKey(..) | Execution::Keys(_) | Execution::Table(_) => true,
+        Execution::Session(_) | Execution::Container => false,
+    };
+    let is_allowed = is_pure && !spec.has(Flag::Admin);
+    (!is_allowed).then(|| format!("ERR '{}' is not supported inside MULTI", spec.name))
 }
 
 impl Session {
     pub(crate) fn multi(&mut self, cx: &mut SessionContext<'_>) {
-        if self.transaction != Transaction::None {
+        if self.transaction.is_open() {
             return self.say_error(cx, "ERR MULTI calls can not be nested");
         }
-        self.transaction = Transaction::Open;
+        self.transaction.queue = Queue::Open(Vec::new());
         self.say_ok(cx);
     }
 
+    /// Holds a command until `EXEC`.
+    pub(crate) fn queue(
+        &mut self,
+        spec: &CommandSpec,
+        args: &[&[u8]],
+        cx: &mut SessionContext<'_>,
+    ) {
+        if let Some(obstacle) = obstacle(spec) {
+            self.transaction.fail();
+            return self.say_error(cx, &obstacle);
+        }
+        match &mut self.transaction.queue {
+            Queue::Open(lines) if lines.len() >= COMMANDS_MAX => {
+                self.transaction.fail();
+                let text = format!("ERR transaction has too many commands (max {COMMANDS_MAX})");
+                self.say_error(cx, &text);
+            }
+            Queue::Open(lines) => {
+                lines.push(args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect());
+                self.say(cx, Reply::simple("QUEUED"));
+            }
+            Queue::Failed | Queue::Closed => self.say(cx, Reply::simple("QUEUED")),
+        }
+    }
+
     pub(crate) fn exec(&mut self, cx: &mut SessionContext<'_>) {
-        match std::mem::take(&mut self.transaction) {
-            Transaction::None => self.say_error(cx, "ERR EXEC without MULTI"),
-            Transaction::Open => self.say(cx, Reply::Array(Vec::new())),
-            Transaction::Failed => {
-                self.say_error(cx, "EXECABORT Transaction discarded because of previous errors.")
+        if !self.transaction.is_open() {
+            return self.say_error(cx, "ERR EXEC without MULTI");
+        }
+        let Transaction { queue, watched, database, .. } = std::mem::take(&mut self.transaction);
+        if !watched.is_empty() && database != Some(self.database()) {
+            return self.say_error(cx, OTHER_DATABASE);
+        }
+        match queue {
+            Queue::Open(lines) if lines.is_empty() && watched.is_empty() => {
+                self.say(cx, Reply::Array(Vec::new()));
+            }
+            Queue::Open(lines) => self.run_transaction(lines, watched, cx),
+            Queue::Failed | Queue::Closed => self.say_error(cx, ABORTED),
+        }
+    }
+
+    fn run_transaction(
+        &mut self,
+        lines: Vec<Vec<Bytes>>,
+        watched: Vec<(Key, Option<u64>)>,
+        cx: &mut SessionContext<'_>,
+    ) {
+        let clock = self.clock(cx);
+        let Some(positions) = cx.positions() else {
+            return self.say(cx, outcomes::reply(Outcome::Loading));
+        };
+        let borrowed: Vec<Vec<&[u8]>> =
+            lines.iter().map(|line| line.iter().map(AsRef::as_ref).collect()).collect();
+        let keys: Vec<&[u8]> = borrowed.iter().flat_map(|line| program::keys_of(line)).collect();
+        if let Some(key) = keys.iter().find(|key| key.len() > types::limits::KEY_LEN_MAX) {
+            return self.say(cx, commands::errors::key_too_large(key.len()).into());
+        }
+        let asked_len = lines.iter().flatten().map(Bytes::len).sum();
+        let cost = Cost { asked_len, values: 1 };
+        let database = self.database();
+        self.hold = Hold::Answers;
+        match keys.first() {
+            Some(first) if watched.is_empty() && keys.iter().all(|key| key == first) => {
+                let key = positions.key(first);
+                let command = commands::lines_on_one_key(borrowed);
+                let number = self.wait(Answer::Waiting(cost));
+                cx.run(token(number, 0), database, key, command);
+            }
+            None if watched.is_empty() => {
+                self.hold = Hold::No;
+                let replies = borrowed.iter().map(|line| match commands::plan(line, clock) {
+                    Ok((_, commands::Plan::Reply(reply))) => reply,
+                    Ok(_) => Reply::from(commands::errors::SYNTAX),
+                    Err(error) => error.into(),
+                });
+                let replies = Reply::array(replies);
+                self.say(cx, replies);
+            }
+            _ => {
+                let max = self.shared.limits.max_value_len();
+                let transaction =
+                    program::of_lines(positions, database, lines, watched, clock, max);
+                let number = self.wait(Answer::Waiting(cost));
+                cx.transact(token(number, 0), transaction);
             }
         }
     }
 
     pub(crate) fn discard(&mut self, cx: &mut SessionContext<'_>) {
-        match std::mem::take(&mut self.transaction) {
-            Transaction::None => self.say_error(cx, "ERR DISCARD without MULTI"),
-            Transaction::Open | Transaction::Failed => self.say_ok(cx),
+        if !self.transaction.is_open() {
+            return self.say_error(cx, "ERR DISCARD without MULTI");
         }
+        self.transaction = Transaction::default();
+        self.say_ok(cx);
     }
 
-    pub(crate) fn watch(&mut self, cx: &mut SessionContext<'_>) {
-        match self.transaction {
-            Transaction::None => self.say_error(cx, NOT_SUPPORTED),
-            _ => self.say_error(cx, "ERR WATCH inside MULTI is not allowed"),
+    pub(crate) fn watch(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
+        if self.transaction.is_open() {
+            return self.say_error(cx, "ERR WATCH inside MULTI is not allowed");
+        }
+        let database = self.database();
+        if !self.transaction.watched.is_empty() && self.transaction.database != Some(database) {
+            return self.say_error(cx, OTHER_DATABASE);
+        }
+        self.transaction.database = Some(database);
+        let clock = self.clock(cx);
+        let Some(positions) = cx.positions() else {
+            return self.say(cx, outcomes::reply(Outcome::Loading));
+        };
+        if let Some(key) = args[1..].iter().find(|key| key.len() > types::limits::KEY_LEN_MAX) {
+            return self.say(cx, commands::errors::key_too_large(key.len()).into());
+        }
+        let mut keys: Vec<Key> = args[1..].iter().map(|key| positions.key(key)).collect();
+        keys.dedup();
+        if keys.len() + self.transaction.watched.len() > types::limits::TRANSACTION_KEYS_MAX {
+            let max = types::limits::TRANSACTION_KEYS_MAX;
+            return self.say_error(cx, &format!("ERR too many watched keys (max {max})"));
+        }
+        let transaction = program::of_watch(database, keys.clone(), clock);
+        self.hold = Hold::Answers;
+        self.transaction.watching = Some(keys);
+        let number = self.wait(Answer::Waiting(Cost::default()));
+        cx.transact(token(number, 0), transaction);
+    }
+
+    pub(crate) fn unwatch(&mut self, cx: &mut SessionContext<'_>) {
+        self.transaction.watched.clear();
+        self.say_ok(cx);
+    }
+
+    /// The outcome for the client: a `WATCH` under way takes the versions.
+    pub(crate) fn on_watched(&mut self, outcome: Outcome) -> Outcome {
+        let Some(keys) = self.transaction.watching.take() else { return outcome };
+        match outcome {
+            Outcome::Reply(Reply::Array(versions)) => {
+                let versions = program::versions(keys, &Reply::Array(versions));
+                self.transaction.watch(versions);
+                Outcome::Reply(Reply::OK)
+            }
+            other => other,
         }
     }
 }

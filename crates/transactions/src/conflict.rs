@@ -16,8 +16,8 @@ const PAUSE_MAX: Nanos = Nanos::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Conflict {
     pub(crate) lock: Lock,
-    /// When its coordinator was last known to live.
-    heard: Nanos,
+    /// When its coordinator was asked whether it lives; it has not answered since.
+    asked: Option<Nanos>,
     pause: Nanos,
     /// Its coordinator cannot commit it any more.
     is_finished: bool,
@@ -36,21 +36,21 @@ pub(crate) enum Step {
 }
 
 impl Conflict {
-    pub(crate) fn new(lock: Lock, now: Nanos) -> Conflict {
-        Conflict { lock, heard: now, pause: PAUSE_MIN, is_finished: false, is_aborted: false }
+    pub(crate) fn new(lock: Lock) -> Conflict {
+        Conflict { lock, asked: None, pause: PAUSE_MIN, is_finished: false, is_aborted: false }
     }
 
     /// The key was looked at again.
-    pub(crate) fn meet(&mut self, lock: Lock, now: Nanos) {
+    pub(crate) fn meet(&mut self, lock: Lock) {
         if lock.txid != self.lock.txid {
-            *self = Conflict::new(lock, now);
+            *self = Conflict::new(lock);
         } else {
             self.lock = lock;
         }
     }
 
-    pub(crate) fn on_alive(&mut self, now: Nanos) {
-        self.heard = now;
+    pub(crate) fn on_alive(&mut self) {
+        self.asked = None;
     }
 
     pub(crate) fn on_finished(&mut self) {
@@ -86,10 +86,11 @@ impl Conflict {
                 let is_older = mine.is_some_and(|mine| mine < txid);
                 let holder = cx.holder(txid);
                 self.is_finished |= holder == Holder::Replaced;
-                let is_silent = cx.now >= self.heard + SILENT_AFTER;
+                let is_silent = self.asked.is_some_and(|asked| cx.now >= asked + SILENT_AFTER);
                 if is_older || is_silent || self.is_finished || holder != Holder::Up {
                     return Step::Push;
                 }
+                self.asked.get_or_insert(cx.now);
                 let until = cx.now + self.pause;
                 self.pause = (self.pause + self.pause).min(PAUSE_MAX);
                 Step::AskAndWait(until)

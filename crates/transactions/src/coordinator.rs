@@ -7,7 +7,7 @@ use bytes::Bytes;
 use types::limits::TRANSACTION_KEYS_MAX;
 use types::{
     Access, Change, Command, Found, Key, Locked, Outcome, Refusal, Reply, Settle, Tag, Take, Then,
-    Txid,
+    Txid, Wire,
 };
 
 use crate::conflict::{Conflict, Step};
@@ -23,8 +23,10 @@ const RUNS_MAX: u32 = 64;
 const PAUSE: Nanos = Nanos::from_millis(20);
 /// Tries to settle a key, or to forget the record. Other nodes do it where this one gives up.
 const TRIES_MAX: u32 = 100;
+/// Bytes of a record. A register holds it beside its own fields.
+const RECORD_LEN_MAX: usize = types::limits::RECORD_LEN_MAX - (1 << 20);
 
-/// What a request to a register is for.
+/// The use of a request to a register.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     Take(Key),
@@ -78,11 +80,11 @@ enum Phase {
 #[derive(Debug)]
 struct Ending {
     record: Record,
-    left: BTreeSet<Key>,
-    tries: u32,
+    /// With the tries so far.
+    left: BTreeMap<Key, u32>,
 }
 
-/// What becomes of an attempt after an event.
+/// The state of an attempt after an event.
 #[derive(Debug)]
 pub(crate) enum Fate {
     Goes,
@@ -152,7 +154,7 @@ impl Coordinator {
         out: &mut Out,
     ) -> Fate {
         match purpose {
-            Purpose::Take(key) => self.on_taken(cx, key, outcome, out),
+            Purpose::Take(key) => self.on_taken(key, outcome, out),
             Purpose::ReadRecord(key) => self.on_record(cx, key, outcome, out),
             Purpose::Push(key) => self.on_record(cx, key, outcome, out),
             Purpose::Decide => return self.on_decided(cx, outcome, out),
@@ -176,7 +178,7 @@ impl Coordinator {
         if matches!(self.phase, Phase::Done) { Fate::Ended } else { Fate::Goes }
     }
 
-    fn on_taken(&mut self, cx: &mut Cx<'_>, key: Key, outcome: Outcome, out: &mut Out) {
+    fn on_taken(&mut self, key: Key, outcome: Outcome, out: &mut Out) {
         let Some(step) = self.keys.get_mut(&key) else { return };
         let conflict = match step {
             KeyStep::Taking(conflict) => conflict.take(),
@@ -188,10 +190,10 @@ impl Coordinator {
                 let Locked { lock, .. } = *locked;
                 let conflict = match conflict {
                     Some(mut conflict) => {
-                        conflict.meet(lock, cx.now);
+                        conflict.meet(lock);
                         conflict
                     }
-                    None => Conflict::new(lock, cx.now),
+                    None => Conflict::new(lock),
                 };
                 let other = record::key_of(&conflict.lock.record);
                 *step = KeyStep::Blocked(conflict);
@@ -214,7 +216,7 @@ impl Coordinator {
             // It was aborted meanwhile.
             Phase::Settling(ending) => match self.keys.get(&key) {
                 Some(KeyStep::Taken(_) | KeyStep::Unclear) => {
-                    ending.left.insert(key.clone());
+                    ending.left.insert(key.clone(), 0);
                     self.settle(&key, out);
                 }
                 _ => self.forget_if_settled(out),
@@ -276,6 +278,11 @@ impl Coordinator {
             change: changes.remove(key).unwrap_or(Change::None),
         };
         let record = Record::Committed(states.iter().map(entry).collect());
+        assert!(changes.is_empty(), "changes of keys that are not taken: {changes:?}");
+        if record.to_bytes().len() > RECORD_LEN_MAX {
+            let text = format!("ERR transaction too large (max {RECORD_LEN_MAX} bytes of changes)");
+            return self.abort(Outcome::Reply(Reply::error(text)), out);
+        }
         out.run_hidden(Purpose::Decide, self.record.clone(), record::decide(&record));
         self.phase = Phase::Deciding(record, reply);
     }
@@ -287,9 +294,13 @@ impl Coordinator {
         match outcome {
             Outcome::Reply(held) => match record::shown(&held) {
                 Ok(Some(Record::Aborted)) => return self.lose(cx, out),
-                _ => {
+                Ok(Some(Record::Committed(_))) => {
                     self.answer(Outcome::Reply(reply), out);
                     self.settle_all(record, out);
+                }
+                Ok(None) | Err(_) => {
+                    self.phase = Phase::PushingOwn(record, reply, 0);
+                    self.push_own(out);
                 }
             },
             Outcome::Unknown => {
@@ -389,9 +400,9 @@ impl Coordinator {
         self.keys.retain(|_, step| !matches!(step, KeyStep::Blocked(_)));
         let is_held = |step: &KeyStep| matches!(step, KeyStep::Taken(_) | KeyStep::Unclear);
         let held = self.keys.iter().filter(|(_, step)| is_held(step));
-        let left: BTreeSet<Key> = held.map(|(key, _)| key.clone()).collect();
-        self.phase = Phase::Settling(Ending { record, left: left.clone(), tries: 0 });
-        left.iter().for_each(|key| self.settle(key, out));
+        let left: BTreeMap<Key, u32> = held.map(|(key, _)| (key.clone(), 0)).collect();
+        self.phase = Phase::Settling(Ending { record, left: left.clone() });
+        left.keys().for_each(|key| self.settle(key, out));
         self.forget_if_settled(out);
     }
 
@@ -409,8 +420,9 @@ impl Coordinator {
     fn on_settled(&mut self, cx: &mut Cx<'_>, key: &Key, outcome: &Outcome, out: &mut Out) {
         let Phase::Settling(ending) = &mut self.phase else { return };
         if !matches!(outcome, Outcome::Reply(_)) {
-            ending.tries += 1;
-            if ending.tries > TRIES_MAX {
+            let Some(tries) = ending.left.get_mut(key) else { return };
+            *tries += 1;
+            if *tries > TRIES_MAX {
                 self.phase = Phase::Done;
             } else {
                 out.wake(cx.now + PAUSE, Some(key.clone()));
@@ -484,7 +496,7 @@ impl Coordinator {
                 self.take(key, None, out);
             }
             Phase::PushingOwn(..) => self.push_own(out),
-            Phase::Settling(ending) if ending.left.contains(key) => self.settle(key, out),
+            Phase::Settling(ending) if ending.left.contains_key(key) => self.settle(key, out),
             Phase::Forgetting(record, _) => {
                 let command = record::forget(record);
                 out.run_hidden(Purpose::Forget, self.record.clone(), command);
@@ -494,13 +506,13 @@ impl Coordinator {
     }
 
     /// The status of a transaction that may stand in the way.
-    pub(crate) fn on_status(&mut self, now: Nanos, txid: Txid, is_alive: bool) {
+    pub(crate) fn on_status(&mut self, txid: Txid, is_alive: bool) {
         for step in self.keys.values_mut() {
             if let KeyStep::Blocked(conflict) | KeyStep::Taking(Some(conflict)) = step
                 && conflict.lock.txid == txid
             {
                 match is_alive {
-                    true => conflict.on_alive(now),
+                    true => conflict.on_alive(),
                     false => conflict.on_finished(),
                 }
             }

@@ -2,7 +2,7 @@
 
 use types::{Command, Database, Key, Outcome, Tag, Txid};
 
-/// What the node of a coordinator says of a transaction.
+/// The word of a coordinator's node about a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// It is in progress.

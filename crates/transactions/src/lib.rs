@@ -16,8 +16,8 @@
 //! 1. A record leaves absence once, until it is forgotten.
 //! 2. It is committed only after all keys of the transaction were taken under its id.
 //! 3. Under a lock, only the end of its transaction changes the value.
-//! 4. A record is forgotten once no key carries its lock; an aborted one also only once its
-//!    coordinator can commit it no more.
+//! 4. A committed record is forgotten once no key carries its lock. An aborted one is forgotten once
+//!    its coordinator can commit it no more.
 //! 5. No reply claims an effect before the record is committed.
 
 mod conflict;

@@ -1,11 +1,10 @@
 //! The record of a transaction: a register of the hidden keyspace that says how it ended.
 //!
 //! It is written once: absent, then committed or aborted, then forgotten. The first decision
-//! counts, whoever makes it.
+//! counts, be it of the coordinator or of another node.
 
 use bytes::Bytes;
-use types::limits::RECORD_LEN_MAX;
-use types::wire::{put_blob, put_varint};
+use types::wire::put_varint;
 use types::{
     Access, Applied, Change, Clock, Command, ExpiryChange, Hold, Key, Malformed, Reader, Reply,
     Shard, Then, TimeToLive, Txid, Update, View, Wire,
@@ -113,8 +112,7 @@ pub fn forget(record: &Record) -> Command {
     staying(Access::Update, vec![FORGET, kind])
 }
 
-/// Only this node proposes it: what the node says of the transaction then is true of all its
-/// proposals.
+/// Only this node proposes it. So the node knows all proposals of a decision that it made.
 fn staying(access: Access, body: Vec<u8>) -> Command {
     let hold = Hold { settle: None, then: Then::Run };
     Command { hold: Some(Box::new(hold)), ..Command::new(access, body.into()) }
@@ -152,12 +150,4 @@ pub fn shown(reply: &Reply) -> Result<Option<Record>, Malformed> {
         Reply::Bulk(bytes) => Record::from_bytes(bytes).map(Some),
         _ => Err(Malformed),
     }
-}
-
-/// Bytes of a record, at most.
-#[must_use]
-pub fn fits(record: &Record) -> bool {
-    let mut out = Vec::new();
-    put_blob(&mut out, &record.to_bytes());
-    out.len() <= RECORD_LEN_MAX
 }

@@ -13,7 +13,7 @@ type Out = Requests<Purpose>;
 /// Pause before a register that did not answer is asked again.
 const PAUSE: Nanos = Nanos::from_millis(20);
 
-/// What a request to a register is for.
+/// The use of a request to a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     ReadRecord,
@@ -28,11 +28,13 @@ pub(crate) enum Purpose {
 pub(crate) struct Resolver {
     key: Key,
     conflict: Conflict,
+    /// Commands met a lock after the last look was sent.
+    again: bool,
 }
 
 impl Resolver {
-    pub(crate) fn new(key: Key, lock: Lock, now: Nanos) -> Resolver {
-        Resolver { key, conflict: Conflict::new(lock, now) }
+    pub(crate) fn new(key: Key, lock: Lock) -> Resolver {
+        Resolver { key, conflict: Conflict::new(lock), again: false }
     }
 
     pub(crate) fn start(&self, out: &mut Out) {
@@ -43,7 +45,13 @@ impl Resolver {
         record::key_of(&self.conflict.lock.record)
     }
 
-    fn look(&self, settle: Option<Settle>, out: &mut Out) {
+    /// Commands met a lock again.
+    pub(crate) fn on_locked(&mut self) {
+        self.again = true;
+    }
+
+    fn look(&mut self, settle: Option<Settle>, out: &mut Out) {
+        self.again = false;
         let command = Command::holding(Access::Read, Then::Look);
         let command = match settle {
             Some(settle) => command.after(settle),
@@ -67,20 +75,29 @@ impl Resolver {
             },
             (Purpose::Look, Outcome::Held(_)) => {
                 if !self.conflict.may_forget() {
-                    return true;
+                    return self.ends(out);
                 }
                 let command = record::forget(&Record::Aborted);
                 out.run_hidden(Purpose::Forget, self.record(), command);
             }
             (Purpose::Look, Outcome::Locked(locked)) => {
-                self.conflict.meet(locked.lock, cx.now);
+                self.conflict.meet(locked.lock);
                 self.start(out);
             }
             (Purpose::Look, _) => out.wake(cx.now + PAUSE, None),
-            // The patrol comes to what stays.
-            (Purpose::Forget, _) => return true,
+            (Purpose::Forget, _) => return self.ends(out),
         }
         false
+    }
+
+    /// True unless commands met a lock since the last look.
+    fn ends(&mut self, out: &mut Out) -> bool {
+        let ends = !self.again;
+        if self.again {
+            base::sometimes!("commands meet a lock while another one ends");
+            self.look(None, out);
+        }
+        ends
     }
 
     fn on_record(&mut self, cx: &Cx<'_>, shown: Option<&Record>, out: &mut Out) {
@@ -97,14 +114,14 @@ impl Resolver {
         }
     }
 
-    pub(crate) fn on_timer(&self, out: &mut Out) {
+    pub(crate) fn on_timer(&mut self, out: &mut Out) {
         self.look(None, out);
     }
 
-    pub(crate) fn on_status(&mut self, now: Nanos, txid: Txid, is_alive: bool) {
+    pub(crate) fn on_status(&mut self, txid: Txid, is_alive: bool) {
         if self.conflict.lock.txid == txid {
             match is_alive {
-                true => self.conflict.on_alive(now),
+                true => self.conflict.on_alive(),
                 false => self.conflict.on_finished(),
             }
         }

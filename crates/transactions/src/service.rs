@@ -127,7 +127,8 @@ impl Service {
     /// # Panics
     /// If it names no key.
     pub fn start(&mut self, cx: &mut Cx<'_>, tag: Tag, transaction: Transaction, deadline: Nanos) {
-        let keys = transaction.keys.iter().cloned().collect();
+        let watched = transaction.watched.iter().map(|(key, _)| key);
+        let keys = transaction.keys.iter().chain(watched).cloned().collect();
         let start = cx.unix;
         self.attempt(cx, Retry { tag, transaction, start, deadline, runs: 0, keys });
     }
@@ -149,10 +150,10 @@ impl Service {
     /// Commands of this node's clients wait for the end of a transaction.
     pub fn on_locked(&mut self, cx: &mut Cx<'_>, database: Database, key: Key, lock: Lock) {
         let place = (database, key);
-        if self.resolvers.contains_key(&place) {
-            return;
+        if let Some(resolver) = self.resolvers.get_mut(&place) {
+            return resolver.on_locked();
         }
-        let resolver = Resolver::new(place.1.clone(), lock, cx.now);
+        let resolver = Resolver::new(place.1.clone(), lock);
         let mut out = Requests::default();
         resolver.start(&mut out);
         self.send_of_resolver(cx, &place, out);
@@ -215,7 +216,7 @@ impl Service {
                 Some((_, Timer::Resolver(database, key))) => {
                     let place = (database, key);
                     let mut out = Requests::default();
-                    if let Some(resolver) = self.resolvers.get(&place) {
+                    if let Some(resolver) = self.resolvers.get_mut(&place) {
                         resolver.on_timer(&mut out);
                     }
                     self.send_of_resolver(cx, &place, out);
@@ -225,18 +226,24 @@ impl Service {
         }
     }
 
-    /// The status of a transaction of this node and worker.
+    /// The status of a transaction; `None` unless this node and worker coordinated it.
     #[must_use]
-    pub fn status(&self, txid: Txid) -> Status {
+    pub fn status(&self, txid: Txid) -> Option<Status> {
+        let is_mine = txid.node == self.me
+            && txid.incarnation <= self.incarnation
+            && txid.counter % WORKERS_MAX == self.worker;
         let is_it = |it: &Coordinator| it.txid == txid && it.is_alive();
-        if self.coordinators.values().any(is_it) { Status::Alive } else { Status::Finished }
+        is_mine.then(|| match self.coordinators.values().any(is_it) {
+            true => Status::Alive,
+            false => Status::Finished,
+        })
     }
 
     /// The answer to an [`Effect::Ask`]. It counts only from the transaction's own incarnation.
-    pub fn on_status(&mut self, now: Nanos, txid: Txid, status: Status) {
+    pub fn on_status(&mut self, txid: Txid, status: Status) {
         let is_alive = status == Status::Alive;
-        self.resolvers.values_mut().for_each(|it| it.on_status(now, txid, is_alive));
-        self.coordinators.values_mut().for_each(|it| it.on_status(now, txid, is_alive));
+        self.resolvers.values_mut().for_each(|it| it.on_status(txid, is_alive));
+        self.coordinators.values_mut().for_each(|it| it.on_status(txid, is_alive));
     }
 
     /// No transaction is in progress, and no lock is met.

@@ -77,6 +77,12 @@ impl Database {
         Database(self.0 + DATABASES as u8 + 1)
     }
 
+    /// True for a keyspace beside another one.
+    #[must_use]
+    pub const fn is_hidden(self) -> bool {
+        self.0 as usize > DATABASES
+    }
+
     /// True for a database that users may select.
     #[must_use]
     pub const fn is_of_users(self) -> bool {

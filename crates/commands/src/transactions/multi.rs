@@ -19,7 +19,7 @@ const ROWS: &[CommandSpec] = &[
         name: "exec",
         arity: Exactly(1),
         since: "1.2.0",
-        summary: "Ends a transaction; answers EXECABORT if a command was refused in it, as all are so far.",
+        summary: "Runs the queued commands at one time. Answers EXECABORT if one was refused.",
         complexity: "Depends on commands in the transaction",
         flags: &[NoScript, Loading, Stale, SkipSlowlog],
         execution: session(SessionVerb::Exec),
@@ -29,7 +29,7 @@ const ROWS: &[CommandSpec] = &[
         name: "multi",
         arity: Exactly(1),
         since: "1.2.0",
-        summary: "Begins a transaction, in which every command is refused so far: nothing runs.",
+        summary: "Begins a transaction: commands are queued until EXEC.",
         flags: LOCAL,
         execution: session(SessionVerb::Multi),
         ..TRANSACTION

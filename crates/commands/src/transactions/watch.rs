@@ -10,7 +10,7 @@ const ROWS: &[CommandSpec] = &[
         name: "unwatch",
         arity: Exactly(1),
         since: "2.2.0",
-        summary: "Forgets the watched keys, of which there are none so far.",
+        summary: "Forgets the watched keys.",
         flags: LOCAL,
         execution: session(SessionVerb::Unwatch),
         ..TRANSACTION
@@ -19,7 +19,7 @@ const ROWS: &[CommandSpec] = &[
         name: "watch",
         arity: AtLeast(2),
         since: "2.2.0",
-        summary: "Refused so far: transactions are not supported yet.",
+        summary: "Makes the next EXEC run nothing if one of these keys changes before.",
         complexity: "O(1) for every key.",
         arguments: &[Argument::key().multiple()],
         flags: LOCAL,

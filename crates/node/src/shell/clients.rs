@@ -17,7 +17,7 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use protocols::Stats;
-use types::{Outcome, SessionId, Tag};
+use types::{Key, Outcome, SessionId, Shard, Tag};
 
 use super::node_status::SharedNodeStatus;
 use super::routes::Routes;
@@ -376,6 +376,10 @@ impl Clients {
             }
             Wanted::List { database, from_hash, limit } => {
                 (shard_of(from_hash), Input::List { tag, database, from_hash, limit })
+            }
+            Wanted::Transact(transaction) => {
+                let first = transaction.keys.first().map_or(Shard(0), Key::shard);
+                (first, Input::Transaction { tag, transaction })
             }
             Wanted::Explain { database, key } => {
                 (key.shard(), Input::Explain { tag, database, key })

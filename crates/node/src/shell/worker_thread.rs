@@ -501,6 +501,9 @@ impl WorkerThread {
         for (to, from, bytes) in self.outputs.misrouted.drain(..) {
             self.mail_out[to].push(Mail::Input(Input::Frame { from, bytes }));
         }
+        for (to, input) in self.outputs.for_workers.drain(..) {
+            self.mail_out[to].push(Mail::Input(input));
+        }
         self.hand_over_replies();
         Ok(())
     }
@@ -510,6 +513,7 @@ impl WorkerThread {
         for input in std::mem::take(&mut self.inputs) {
             if let Input::Request { tag, .. }
             | Input::List { tag, .. }
+            | Input::Transaction { tag, .. }
             | Input::Explain { tag, .. } = input
             {
                 self.outputs.replies.push((tag, Outcome::Loading));

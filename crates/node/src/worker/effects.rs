@@ -89,9 +89,8 @@ impl<P: Protocol> EngineOf<P> {
                 P::NAME
             ));
         }
-        if let Some((key, lock)) = self.fx.locked.pop() {
-            shared.fail(format!("{key:?} is held by {:?}, and this node runs none", lock.txid));
-        }
+        let locked = self.fx.locked.drain(..);
+        shared.locked.extend(locked.map(|(key, lock)| (self.database, key, lock)));
         for key in std::mem::take(&mut self.fx.disowned) {
             self.disown(shared, key.shard(), Some(&key));
         }

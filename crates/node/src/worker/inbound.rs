@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use types::NodeId;
 
 use super::Worker;
+use super::transactions::SERVICE;
 use crate::engine::Signal;
 use crate::frame_payload::{self, FrameHeader, Messages, RawMessage};
 
@@ -89,6 +90,7 @@ impl Worker {
     fn hand_over_batch(&mut self, from: Peer, batch: &mut MessageBatch<'_>) {
         let Some(first) = batch.first() else { return };
         let malformed = match self.engine_of(first.database) {
+            None if first.database == SERVICE => self.on_words(from, batch),
             Some(engine) => {
                 let engine = self.engines.wake(engine, &self.shared);
                 engine.on_messages(&mut self.shared, from, batch)

@@ -36,7 +36,16 @@ impl Worker {
         self.fire_timers();
         self.scrubber.step(&mut self.shared);
         self.count_keys();
+        self.run_service();
         self.settle();
+        for _ in 0..ROUNDS_MAX {
+            self.take_service_outcomes();
+            if !self.has_service_work() {
+                break;
+            }
+            self.run_service();
+            self.settle();
+        }
         self.drop_absent();
         self.evict();
         self.pack();
@@ -146,7 +155,7 @@ impl Worker {
         }
     }
 
-    fn on_input(&mut self, input: Input) {
+    pub(super) fn on_input(&mut self, input: Input) {
         match input {
             Input::Request { tag, session, database, key, command } => {
                 assert!(self.owns(key.shard()), "{key:?} belongs to another worker");
@@ -170,6 +179,11 @@ impl Worker {
                     let engine = self.engines.wake(engine, &self.shared);
                     engine.on_explain(&mut self.shared, tag, key);
                 }
+            }
+            Input::Transaction { tag, transaction } => self.on_transaction(tag, transaction),
+            Input::Outcome { tag, outcome } => self.on_service_outcome(tag, outcome),
+            Input::Word { from, bytes } => {
+                self.on_word(from, &bytes);
             }
             Input::Frame { from, bytes } => self.on_frame(from, &bytes),
             Input::PeerUp { node, incarnation, amnesia } => {
@@ -285,6 +299,7 @@ impl Worker {
             return;
         }
         out.misrouted.append(&mut self.misrouted);
+        out.for_workers.append(&mut self.for_workers);
         out.suspects.append(&mut shared.suspects);
         out.warnings.append(&mut shared.warnings);
         out.raise_amnesia |= shared.hold.take_asks();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Millis, Nanos};
 use protocols::{Peer, Peers, ReplicaSets, Replicas, Scan};
 use storage::Store;
-use types::{NodeId, Outcome, Shard, Tag, Ticket, Update};
+use types::{Database, Key, Lock, NodeId, Outcome, Shard, Tag, Ticket, Update};
 
 use super::amnesia::AmnesiaHold;
 use super::commits::CommitTimes;
@@ -102,6 +102,8 @@ pub(crate) struct WorkerState {
     pub(crate) replies: Vec<(Tag, Outcome)>,
     pub(crate) lease_reads: Vec<(Tag, Outcome, Nanos)>,
     pub(crate) suspects: Vec<NodeId>,
+    /// Keys whose commands wait for the end of a transaction.
+    pub(crate) locked: Vec<(Database, Key, Lock)>,
     pub(crate) warnings: Vec<String>,
     pub(crate) hold: AmnesiaHold,
     pub(crate) scans: Vec<ScanInFlight>,
@@ -146,7 +148,7 @@ impl WorkerState {
         self.failed.get_or_insert(text);
     }
 
-    pub(crate) fn note_damage(&mut self, database: types::Database, shard: Shard) {
+    pub(crate) fn note_damage(&mut self, database: Database, shard: Shard) {
         self.counters.shards_damaged += 1;
         self.warn(format!(
             "database {} shard {}: stored records are damaged; the shard is recovered from the other members",
@@ -183,7 +185,7 @@ impl WorkerState {
         &mut self,
         engine: usize,
         store: usize,
-        database: types::Database,
+        database: Database,
         scan: Scan,
         purpose: ScanPurpose,
     ) {

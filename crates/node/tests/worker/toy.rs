@@ -258,6 +258,7 @@ impl Protocol for Toy {
         total_order: false,
         needs_config: false,
         needs_lease: false,
+        locks: false,
     };
 
     type Message = Say;

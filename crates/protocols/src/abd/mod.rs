@@ -124,6 +124,7 @@ impl Protocol for Abd {
         total_order: false,
         needs_config: false,
         needs_lease: false,
+        locks: false,
     };
 
     type Message = Message;

@@ -102,6 +102,7 @@ impl Protocol for Hermes {
         total_order: false,
         needs_config: true,
         needs_lease: true,
+        locks: false,
     };
 
     type Message = Message;

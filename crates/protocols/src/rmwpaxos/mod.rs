@@ -128,6 +128,7 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
         total_order: false,
         needs_config: false,
         needs_lease: false,
+        locks: true,
     };
 
     type Message = Message;
@@ -285,6 +286,9 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
     }
 
     fn go_on(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        if active.is_idle() {
+            active.step_aside();
+        }
         if active.is_idle() && !active.queue.is_empty() {
             if self.is_core_alone() {
                 self.core.lead(cx, active, &mut self.no_parts);

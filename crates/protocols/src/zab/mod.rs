@@ -113,6 +113,7 @@ impl Protocol for Zab {
         total_order: true,
         needs_config: true,
         needs_lease: false,
+        locks: false,
     };
 
     type Message = Message;

@@ -41,9 +41,12 @@ pub(super) fn limits(shared: &Shared) -> Limits {
 pub(super) fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
     match spec.execution {
         Execution::PerKey(..) => argc > PARTS_AT_ONCE,
+        Execution::Keys(_) => true,
         Execution::Session(verb) => matches!(
             verb,
-            SessionVerb::DbSize
+            SessionVerb::Exec
+                | SessionVerb::Watch
+                | SessionVerb::DbSize
                 | SessionVerb::FlushAll
                 | SessionVerb::FlushDb
                 | SessionVerb::Scan

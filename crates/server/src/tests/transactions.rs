@@ -1,47 +1,66 @@
-//! `MULTI` and `EXEC`: a refused transaction runs nothing.
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, and commands on several keys.
 
 use super::world::World;
 
-const REFUSED: &str = "-ERR transactions are not supported yet\r\n";
-const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
 
-/// Each line with its reply; `&` stands for a refused command, `!` for an aborted transaction.
+/// Each line with its reply, without the last line end.
 fn check(talk: &[(&str, &str)]) -> World {
     let mut world = World::new(None);
     let mut client = world.connect();
     for (line, reply) in talk {
-        let expected = match *reply {
-            "&" => REFUSED.to_string(),
-            "!" => ABORTED.to_string(),
-            other => format!("{other}\r\n"),
-        };
-        assert_eq!(world.ask(&mut client, line), expected, "{line} of {talk:?}");
+        assert_eq!(world.ask(&mut client, line), format!("{reply}\r\n"), "{line} of {talk:?}");
     }
     world
 }
 
 #[test]
-fn refused_transactions_run_nothing() {
-    let lines = ["SET a 1", "INCR b", "DEL a b", "MGET a b", "FLUSHALL", "SELECT 1", "KEYS *"];
-    let more = ["PING", "CLIENT REPLY OFF", "CONFIG SET save x", "ONCE s 1 INCR a", "UNWATCH"];
-    for line in lines.into_iter().chain(more) {
-        let world = check(&[
-            ("SET kept 1", "+OK"),
-            ("MULTI", "+OK"),
-            (line, "&"),
-            ("EXEC", "!"),
-            ("PING", "+PONG"),
-            ("GET kept", "$1\r\n1"),
-        ]);
-        assert_eq!(world.registers.len(), 1, "{line} had an effect");
-    }
+fn transaction_runs_on_one_key() {
+    check(&[
+        ("MULTI", "+OK"),
+        ("SET a 1", "+QUEUED"),
+        ("INCR a", "+QUEUED"),
+        ("LPUSH a x", "+QUEUED"),
+        ("GET a", "+QUEUED"),
+        (
+            "EXEC",
+            "*4\r\n+OK\r\n:2\r\n-WRONGTYPE Operation against a key holding the wrong kind of value\r\n$1\r\n2",
+        ),
+        ("GET a", "$1\r\n2"),
+    ]);
+}
+
+#[test]
+fn transaction_runs_on_several_keys() {
+    check(&[
+        ("SET a 5", "+OK"),
+        ("MULTI", "+OK"),
+        ("DECRBY a 2", "+QUEUED"),
+        ("INCRBY b 2", "+QUEUED"),
+        ("MGET a b c", "+QUEUED"),
+        ("DEL c a", "+QUEUED"),
+        ("EXEC", "*4\r\n:3\r\n:2\r\n*3\r\n$1\r\n3\r\n$1\r\n2\r\n$-1\r\n:1"),
+        ("EXISTS a b", ":1"),
+    ]);
+}
+
+#[test]
+fn commands_on_several_keys_run() {
+    check(&[
+        ("MSET a 1 b 2", "+OK"),
+        ("MSETNX c 1 a 2", ":0"),
+        ("EXISTS c", ":0"),
+        ("MSET a 1 b", "-ERR wrong number of arguments for 'mset' command"),
+        ("RENAME a d", "+OK"),
+        ("MGET a b d", "*3\r\n$-1\r\n$1\r\n2\r\n$1\r\n1"),
+    ]);
 }
 
 #[test]
 fn discard_ends_a_transaction() {
     check(&[
         ("MULTI", "+OK"),
-        ("SET a 1", "&"),
+        ("SET a 1", "+QUEUED"),
         ("DISCARD", "+OK"),
         ("GET a", "$-1"),
         ("SET a 2", "+OK"),
@@ -56,6 +75,45 @@ fn empty_transactions_run() {
     check(&[("MULTI", "+OK"), ("EXEC", "*0"), ("EXEC", "-ERR EXEC without MULTI")]);
 }
 
+#[test]
+fn watched_key_that_changes_aborts() {
+    let mut world = World::new(None);
+    let (mut one, mut other) = (world.connect(), world.connect());
+    for (changes, reply) in [(false, "*1\r\n+OK\r\n"), (true, "*-1\r\n")] {
+        assert_eq!(world.ask(&mut one, "WATCH a b"), "+OK\r\n");
+        if changes {
+            assert_eq!(world.ask(&mut other, "SET b x"), "+OK\r\n");
+        }
+        assert_eq!(world.ask(&mut one, "MULTI"), "+OK\r\n");
+        assert_eq!(world.ask(&mut one, "SET a 1"), "+QUEUED\r\n");
+        assert_eq!(world.ask(&mut one, "EXEC"), reply);
+    }
+    // Neither UNWATCH nor the end of a transaction leaves a key watched.
+    for line in ["UNWATCH", "EXEC", "PING"] {
+        world.ask(&mut one, "WATCH a");
+        world.ask(&mut one, line);
+        world.ask(&mut one, "UNWATCH");
+        world.ask(&mut other, "INCR a");
+        assert_eq!(world.ask(&mut one, "MULTI"), "+OK\r\n");
+        assert_eq!(world.ask(&mut one, "SET a 1"), "+QUEUED\r\n");
+        assert_eq!(world.ask(&mut one, "EXEC"), "*1\r\n+OK\r\n", "{line}");
+    }
+}
+
+#[test]
+fn watched_keys_are_of_one_database() {
+    let error = "-ERR the watched keys are of another database";
+    check(&[
+        ("WATCH a", "+OK"),
+        ("SELECT 1", "+OK"),
+        ("WATCH a", error),
+        ("MULTI", "+OK"),
+        ("SET a 1", "+QUEUED"),
+        ("EXEC", error),
+        ("GET a", "$-1"),
+    ]);
+}
+
 /// Replies of redis-server 7.0.15.
 #[test]
 fn misplaced_commands_are_refused_as_in_redis() {
@@ -63,7 +121,6 @@ fn misplaced_commands_are_refused_as_in_redis() {
         ("EXEC", "-ERR EXEC without MULTI"),
         ("DISCARD", "-ERR DISCARD without MULTI"),
         ("UNWATCH", "+OK"),
-        ("WATCH a", "&"),
         ("WATCH", "-ERR wrong number of arguments for 'watch' command"),
         ("MULTI", "+OK"),
         ("MULTI", "-ERR MULTI calls can not be nested"),
@@ -73,11 +130,25 @@ fn misplaced_commands_are_refused_as_in_redis() {
 }
 
 #[test]
-fn wrong_commands_abort_a_transaction() {
+fn refused_command_aborts_a_transaction() {
     let unknown = "-ERR unknown command 'NOSUCH', with args beginning with: ";
     let arity = "-ERR wrong number of arguments for 'get' command";
-    for (line, reply) in [("NOSUCH", unknown), ("GET", arity)] {
-        check(&[("MULTI", "+OK"), (line, reply), ("EXEC", "!"), ("PING", "+PONG")]);
+    for (line, reply) in [
+        ("NOSUCH", unknown),
+        ("GET", arity),
+        ("FLUSHALL", "-ERR 'flushall' is not supported inside MULTI"),
+        ("ONCE s 1 INCR a", "-ERR 'once' is not supported inside MULTI"),
+    ] {
+        let world = check(&[
+            ("SET kept 1", "+OK"),
+            ("MULTI", "+OK"),
+            ("SET a 1", "+QUEUED"),
+            (line, reply),
+            ("SET b 1", "+QUEUED"),
+            ("EXEC", ABORTED),
+            ("PING", "+PONG"),
+        ]);
+        assert_eq!(world.registers.len(), 1, "{line} had an effect");
     }
 }
 
@@ -85,7 +156,7 @@ fn wrong_commands_abort_a_transaction() {
 fn reset_and_quit_leave_a_transaction() {
     check(&[
         ("MULTI", "+OK"),
-        ("SET a 1", "&"),
+        ("SET a 1", "+QUEUED"),
         ("RESET", "+RESET"),
         ("EXEC", "-ERR EXEC without MULTI"),
         ("GET a", "$-1"),
@@ -98,12 +169,15 @@ fn reset_and_quit_leave_a_transaction() {
 }
 
 #[test]
-fn pipelined_transactions_are_refused_whole() {
+fn pipelined_transactions_keep_their_order() {
     let mut world = World::new(None);
     let mut client = world.connect();
     let said = world.say(
         &mut client,
-        b"SET a 1\r\nMULTI\r\nINCR a\r\nDBSIZE\r\nEXEC\r\nGET a\r\nMULTI\r\nEXEC\r\n",
+        b"SET a 1\r\nMULTI\r\nINCR a\r\nSET b 7\r\nEXEC\r\nGET a\r\nMSET a 9 c 1\r\nGET a\r\n",
     );
-    assert_eq!(said, format!("+OK\r\n+OK\r\n{REFUSED}{REFUSED}{ABORTED}$1\r\n1\r\n+OK\r\n*0\r\n"));
+    assert_eq!(
+        said,
+        "+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:2\r\n+OK\r\n$1\r\n2\r\n+OK\r\n$1\r\n9\r\n"
+    );
 }

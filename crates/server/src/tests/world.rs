@@ -14,10 +14,12 @@ use node::session::{
     Ask, Client, Session, SessionContext, SessionFactory, Shortage, Socket, Wanted,
 };
 use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
+use transactions::{Ran, Transaction};
 use types::positions::PUBLIC;
 use types::{Access, View};
 use types::{
-    Change, Clock, Command, Database, Key, NodeId, Outcome, SessionId, TimeToLive, Update,
+    Change, Clock, Command, Database, Found, Key, NodeId, Outcome, Reply, SessionId, TimeToLive,
+    Update,
 };
 
 use crate::{RespSessionFactory, ServerConfig};
@@ -124,6 +126,7 @@ pub struct World {
     pub factory: Arc<RespSessionFactory>,
     pub node: FakeNode,
     pub registers: BTreeMap<(u8, u64, Vec<u8>), Bytes>,
+    versions: BTreeMap<(u8, u64, Vec<u8>), u64>,
     /// Registers whose key was deleted: they are never collected here.
     tombstones: BTreeSet<(u8, u64, Vec<u8>)>,
     /// Listings so far.
@@ -160,6 +163,7 @@ impl World {
             factory,
             node: FakeNode::new(),
             registers: BTreeMap::new(),
+            versions: BTreeMap::new(),
             tombstones: BTreeSet::new(),
             listings: 0,
             fate: |_, _| None,
@@ -241,7 +245,7 @@ impl World {
         let at = self.prng.next_u64() as usize % asks.len();
         let key = |ask: &Ask| match &ask.what {
             Wanted::Run { key, .. } => Some(key.bytes().to_vec()),
-            Wanted::List { .. } | Wanted::Explain { .. } => None,
+            Wanted::Transact(_) | Wanted::List { .. } | Wanted::Explain { .. } => None,
         };
         let wanted = key(&asks[at]);
         asks.iter().position(|ask| wanted.is_some() && key(ask) == wanted).unwrap_or(at)
@@ -256,7 +260,56 @@ impl World {
             Wanted::List { database, from_hash, limit } => {
                 self.list(database.0, *from_hash, *limit)
             }
+            Wanted::Transact(transaction) => self.transact(transaction),
             Wanted::Explain { .. } => Outcome::Unsupported("world"),
+        }
+    }
+
+    /// Runs a transaction alone. The version of a key counts its changes.
+    fn transact(&mut self, transaction: &Transaction) -> Outcome {
+        let database = transaction.database.0;
+        let place = |key: &Key| (database, key.hash(), key.bytes().to_vec());
+        let found = |world: &World, key: &Key| Found {
+            value: world.registers.get(&place(key)).cloned(),
+            ttl: TimeToLive::Never,
+            ends: None,
+            version: 0,
+            mod_version: world.versions.get(&place(key)).copied().unwrap_or_default(),
+        };
+        let has_changed = |(key, version): &(Key, Option<u64>)| {
+            let now = found(self, key);
+            now.value.map(|_| now.mod_version) != *version
+        };
+        if transaction.watched.iter().any(has_changed) {
+            return Outcome::Reply(Reply::NullArray);
+        }
+        let mut keys = transaction.keys.clone();
+        loop {
+            let states = keys.iter().map(|key| (key.clone(), found(self, key))).collect();
+            match transaction.program.run(&states, transaction.clock) {
+                Ran::Needs(key) => keys.push(key),
+                Ran::Done { changes, reply } => {
+                    for (key, change) in changes {
+                        self.change(place(&key), change);
+                    }
+                    return Outcome::Reply(reply);
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, place: (u8, u64, Vec<u8>), change: Change) {
+        *self.versions.entry(place.clone()).or_default() += u64::from(change != Change::None);
+        match change {
+            Change::Put { value, .. } => {
+                self.tombstones.remove(&place);
+                self.registers.insert(place, value);
+            }
+            Change::Delete => {
+                self.registers.remove(&place);
+                self.tombstones.insert(place);
+            }
+            Change::None | Change::Expire(_) => {}
         }
     }
 
@@ -269,17 +322,7 @@ impl World {
         };
         let clock = Clock { unix: Millis(1), seed: 1 };
         let applied = Interpreter::default().apply(view, &command.body, clock);
-        match applied.change {
-            Change::Put { value, .. } => {
-                self.tombstones.remove(&place);
-                self.registers.insert(place, value);
-            }
-            Change::Delete => {
-                self.registers.remove(&place);
-                self.tombstones.insert(place);
-            }
-            Change::None | Change::Expire(_) => {}
-        }
+        self.change(place, applied.change);
         Outcome::Reply(applied.reply)
     }
 

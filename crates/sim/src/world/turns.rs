@@ -100,6 +100,12 @@ impl World {
                 self.plan_turn(node, to, self.now);
             }
         }
+        for (to, input) in out.for_workers.drain(..) {
+            if let Some(process) = &mut self.nodes[node].process {
+                process.workers_state[to].inbox.push(input);
+                self.plan_turn(node, to, self.now);
+            }
+        }
         if std::mem::take(&mut out.raise_amnesia) {
             self.plan_amnesia(node);
         }

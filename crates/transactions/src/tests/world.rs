@@ -421,12 +421,13 @@ impl World {
         match question.answer {
             None if self.is_paused(holder) => self.questions.push(question),
             None if self.incarnations[holder] == question.txid.incarnation => {
-                let answer = Some(self.services[holder].status(question.txid));
+                let answer = self.services[holder].status(question.txid);
+                assert!(answer.is_some(), "it is this node's");
                 self.questions.push(Question { answer, ..question });
             }
             None => {}
             Some(status) => {
-                self.services[question.from].on_status(self.now, question.txid, status);
+                self.services[question.from].on_status(question.txid, status);
             }
         }
     }
@@ -495,7 +496,7 @@ impl World {
         panic!("work that never ends\n{}", self.log);
     }
 
-    /// No lock and no committed record is left. What stays are aborted records of nodes that died.
+    /// No lock is left.
     pub(super) fn check_registers(&self, seed: u64) {
         for ((database, key), register) in &self.registers.all {
             assert_eq!(register.lock, None, "seed {seed}: {database:?} {key:?}\n{}", self.log);

@@ -60,8 +60,6 @@ impl Core {
     /// If the proposer is no owner.
     pub(crate) fn run_batch(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> Batch {
         let Phase::Owner(two) = &mut active.phase else { panic!("{:?} has no owner", active.key) };
-        let mut left = active.queue.len().min(BATCH_MAX);
-        let mut operations: Vec<Operation> = Vec::with_capacity(left);
         let mut turned_away: Vec<Operation> = Vec::new();
         let rest = self.estimated_rest(cx, &active.key, two);
         let mut builder = StateBuilder::on(two.tip.state.as_ref(), rest);
@@ -70,12 +68,17 @@ impl Core {
             base::sometimes!("a command is forgotten after its window");
             builder.drop_over(&std::mem::take(&mut two.droppable));
         }
+        if !builder.is_locked() {
+            LockedOut::let_in(&mut active.locked_out, Vec::new(), &mut active.queue);
+        }
+        let mut left = active.queue.len().min(BATCH_MAX);
+        let mut operations: Vec<Operation> = Vec::with_capacity(left);
         let mut must_decide = !two.carried.is_empty();
         while left > 0
             && let Some(mut operation) = active.queue.pop_front()
         {
             left -= 1;
-            if !turned_away.is_empty() && waits_for_locks(&operation) {
+            if !turned_away.is_empty() && operation.waits_for_locks() {
                 turned_away.push(operation);
                 continue;
             }
@@ -83,14 +86,11 @@ impl Core {
             if operation.command.hold.is_some() {
                 if !builder.is_locked() {
                     // Those that waited share the transition: no other lock comes in between.
-                    let mut waited =
-                        active.locked_out.take().map_or_else(Vec::new, |it| it.operations);
-                    waited.append(&mut turned_away);
-                    left += waited.len();
-                    waited.into_iter().rev().for_each(|it| active.queue.push_front(it));
+                    let last = std::mem::take(&mut turned_away);
+                    left += LockedOut::let_in(&mut active.locked_out, last, &mut active.queue);
                 }
             } else if matches!(operation.outcome, Outcome::Locked(_)) {
-                if waits_for_locks(&operation) {
+                if operation.waits_for_locks() {
                     turned_away.push(operation);
                     continue;
                 }
@@ -110,6 +110,11 @@ impl Core {
         }
         if let Some(lock) = builder.lock().filter(|_| !turned_away.is_empty()) {
             base::sometimes!("commands wait for the end of a transaction");
+            let queue = std::mem::take(&mut active.queue);
+            let (later, others): (Vec<_>, Vec<_>) =
+                queue.into_iter().partition(Operation::waits_for_locks);
+            turned_away.extend(later);
+            active.queue.extend(others);
             if LockedOut::add(&mut active.locked_out, lock.txid, turned_away) {
                 cx.fx.locked(active.key.clone(), lock);
             }
@@ -203,11 +208,6 @@ impl Core {
         }
         false
     }
-}
-
-/// A command that meets a lock waits for its end, unless it is about locks or may have run.
-pub(crate) fn waits_for_locks(operation: &Operation) -> bool {
-    !operation.is_internal() && operation.command.hold.is_none() && operation.attempts.is_empty()
 }
 
 fn answers_from_tip(operation: &Operation) -> bool {

@@ -7,7 +7,6 @@ use base::Nanos;
 use types::{Access, Key, Lock, NodeId, Outcome, Round, SessionId};
 
 use super::ancestry::{Ancestry, fate, outcome_of};
-use super::batch::waits_for_locks;
 use super::hooks::Hooks;
 use super::instance::Core;
 use crate::mutation::{self, Mutation};
@@ -192,7 +191,7 @@ impl Core {
                 continue;
             }
             match evaluate(cx, &operation, state.as_ref(), (rest, &droppable)) {
-                Some(Outcome::Locked(locked)) if waits_for_locks(&operation) => {
+                Some(Outcome::Locked(locked)) if operation.waits_for_locks() => {
                     let Lock { txid, .. } = locked.lock;
                     if LockedOut::add(&mut active.locked_out, txid, vec![operation]) {
                         cx.fx.locked(active.key.clone(), locked.lock);
@@ -200,8 +199,7 @@ impl Core {
                 }
                 Some(outcome) => {
                     if operation.command.hold.is_some() && !matches!(outcome, Outcome::Locked(_)) {
-                        let waited = active.locked_out.take();
-                        active.put_back(waited.map_or_else(Vec::new, |it| it.operations));
+                        LockedOut::let_in(&mut active.locked_out, Vec::new(), &mut active.queue);
                     }
                     self.answer(cx, &operation, outcome);
                 }

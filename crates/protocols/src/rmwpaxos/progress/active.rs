@@ -215,6 +215,26 @@ impl LockedOut {
             }
         }
     }
+
+    /// No transaction holds the key: its commands and `last` run next, behind those that may have
+    /// run before. Returns how many they are.
+    pub fn let_in(
+        place: &mut Option<Box<LockedOut>>,
+        last: Vec<Operation>,
+        queue: &mut VecDeque<Operation>,
+    ) -> usize {
+        if place.is_none() && last.is_empty() {
+            return 0;
+        }
+        let mut waited = place.take().map_or_else(Vec::new, |it| it.operations);
+        waited.extend(last);
+        let may_have_run = |operation: &&Operation| !operation.attempts.is_empty();
+        let later = queue.split_off(queue.iter().take_while(may_have_run).count());
+        let count = waited.len();
+        queue.extend(waited);
+        queue.extend(later);
+        count
+    }
 }
 
 /// A proposer's work on one key.
@@ -348,16 +368,18 @@ impl Active {
     /// [corrections B10]
     pub fn enqueue(&mut self, operation: Operation) {
         let recalled = self.recall(operation.session);
-        match &mut self.locked_out {
-            Some(locked_out) if operation.command.hold.is_none() && !operation.is_internal() => {
-                locked_out.operations.extend(recalled);
-                locked_out.operations.push(operation);
-            }
-            _ => {
-                self.queue.extend(recalled);
-                self.queue.push_back(operation);
-            }
-        }
+        self.queue.extend(recalled);
+        self.queue.push_back(operation);
+    }
+
+    /// While a transaction holds the key, commands wait behind those that met its lock.
+    pub fn step_aside(&mut self) {
+        let Some(locked_out) = &mut self.locked_out else { return };
+        let queue = std::mem::take(&mut self.queue);
+        let (waiting, others): (Vec<_>, Vec<_>) =
+            queue.into_iter().partition(Operation::waits_for_locks);
+        locked_out.operations.extend(waiting);
+        self.queue.extend(others);
     }
 
     /// Takes back reads of this session that are under way.

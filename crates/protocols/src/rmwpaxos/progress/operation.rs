@@ -114,6 +114,12 @@ impl Operation {
         matches!(self.source, Source::Expire(_) | Source::Collect | Source::Forget)
     }
 
+    /// A command that meets a lock waits for its end, unless it is about locks or may have run.
+    #[must_use]
+    pub fn waits_for_locks(&self) -> bool {
+        !self.is_internal() && self.command.hold.is_none() && self.attempts.is_empty()
+    }
+
     #[must_use]
     pub fn once(&self) -> Option<&Once> {
         self.command.once.as_deref()

@@ -322,7 +322,12 @@ fn entry_of(cx: &Cx<'_>, key: Key, found: ScannedRegister<Register>) -> ListingE
         ScannedRegister::Present(register)
             if register.state.as_ref().is_some_and(|state| state.has_lock()) =>
         {
-            ListingEntry { key, accepted: Round::NONE, live: true, state_len: 0 }
+            ListingEntry {
+                key,
+                accepted: Round::NONE,
+                live: true,
+                state_len: register.state.as_ref().map_or(0, |state| state.bytes().len() as u32),
+            }
         }
         ScannedRegister::Present(register) => ListingEntry {
             key,

@@ -7,7 +7,7 @@ use types::{
     Take, Then, TimeToLive, Txid,
 };
 
-use super::steps::claim;
+use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Ways, World};
 
@@ -181,6 +181,47 @@ fn locked_key_neither_expires_nor_vanishes() -> Result<(), String> {
         world.finish_with("-")?;
     }
     Ok(())
+}
+
+/// A write of one session is queued when another command meets the lock; the next write of the
+/// session must stay behind it.
+#[test]
+fn session_keeps_its_order_behind_a_lock() -> Result<(), String> {
+    for ways in ways() {
+        let (mut world, found) = taken(ways)?;
+        let key = world.key.clone();
+        let read = world.start(1, Ask::Get);
+        let first = world.append(1, "a");
+        world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
+        let second = world.ask_behind(1, &key, Ask::Append("b"), Some(first));
+        world.flow(|_| true);
+        claim([read, first, second].iter().all(|&tag| world.is_open(tag)), "all wait")?;
+        world.calm();
+        world.start_hold(0, settle(1, found.version, Change::None));
+        world.flow(|_| true);
+        world.calm();
+        world.start_hold(1, look());
+        world.flow(|_| true);
+        world.finish_with("vvab")?;
+    }
+    Ok(())
+}
+
+/// More commands than one proposal holds wait, and all run.
+#[test]
+fn many_commands_wait_and_run() -> Result<(), String> {
+    let (mut world, found) = taken(ways()[0])?;
+    let commands: Vec<Tag> = (0..1_300).map(|_| world.append(1, "x")).collect();
+    world.flow(|_| true);
+    claim(commands.iter().all(|&tag| world.is_open(tag)), "all wait")?;
+    world.calm();
+    world.start_hold(1, settle(1, found.version, Change::None));
+    world.flow(|_| true);
+    for _ in 0..20 {
+        world.pass(Nanos::from_millis(20));
+        world.flow(|_| true);
+    }
+    claim(commands.iter().all(|&tag| !world.is_open(tag)), "all ran")
 }
 
 /// Random schedules with losses and restarts: no command has an effect under a lock, and each

@@ -1,0 +1,108 @@
+//! The commands of a transaction on one key: one transition of its register.
+
+use types::wire::{Malformed, Reader};
+use types::{Access, Applied, Change, Command, Reply};
+
+use crate::context::{Context, RunResult};
+use crate::errors;
+use crate::interpreter::Interpreter;
+use crate::operation::{Examples, Operation, Sink};
+use crate::row::*;
+use crate::space::{Halt, Space};
+use crate::table;
+
+pub(super) const MODULE: Module = Module { rows: &[], operations: handlers![Lines] };
+
+struct Lines<'a> {
+    lines: Vec<Vec<&'a [u8]>>,
+}
+
+/// The command that runs all lines on the one key that they name. Its reply is a list.
+#[must_use]
+pub fn lines_on_one_key(lines: Vec<Vec<&[u8]>>) -> Command {
+    Command::new(Access::Update, Lines { lines }.body())
+}
+
+impl<'a> Operation<'a> for Lines<'a> {
+    const CODE: u8 = 24;
+    const EXAMPLES: Examples = &[];
+
+    fn encode(&self, out: &mut impl Sink) {
+        for line in &self.lines {
+            out.varint(line.len() as u64);
+            line.iter().for_each(|arg| out.blob(arg));
+        }
+    }
+
+    fn decode(fields: &mut Reader<'a>) -> Result<Lines<'a>, Malformed> {
+        let mut lines = Vec::new();
+        while !fields.is_empty() {
+            let count = fields.varint()?;
+            let mut line = Vec::new();
+            for _ in 0..count {
+                line.push(fields.blob(types::limits::RECORD_LEN_MAX)?);
+            }
+            lines.push(line);
+        }
+        Ok(Lines { lines })
+    }
+
+    fn run(&self, cx: &Context<'_>) -> RunResult {
+        let key_of = |line: &Vec<&'a [u8]>| {
+            let spec = table::find(line).ok()?;
+            spec.key_indexes(line).first().and_then(|&key| line.get(key).copied())
+        };
+        let key = self.lines.iter().find_map(key_of).ok_or(errors::NOT_UNDERSTOOD)?;
+        let interpreter = Interpreter { max_value_len: cx.max_value_len };
+        let mut space = Space::new(&interpreter, cx.clock);
+        space.load(bytes::Bytes::copy_from_slice(key), cx.view);
+        let mut replies = Vec::with_capacity(self.lines.len());
+        for line in &self.lines {
+            replies.push(match space.execute(line) {
+                Ok(reply) => reply,
+                Err(Halt::Error(error)) => error.into(),
+                Err(Halt::Unloaded(_)) => return Err(errors::NOT_UNDERSTOOD),
+            });
+        }
+        let change = space.changes().map(|(_, change)| change).next();
+        Ok(Applied { change: change.unwrap_or(Change::None), reply: Reply::Array(replies) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Millis;
+    use types::{Clock, TimeToLive, Update, View};
+
+    use super::*;
+
+    fn run(lines: &[&str]) -> Applied {
+        let lines = lines.iter().map(|line| line.split(' ').map(str::as_bytes).collect()).collect();
+        let command = lines_on_one_key(lines);
+        let clock = Clock { unix: Millis(1), seed: 0 };
+        let view = View { value: None, ttl: TimeToLive::Never, ends: None };
+        Interpreter::default().apply(view, &command.body, clock)
+    }
+
+    #[test]
+    fn lines_are_one_change_and_a_list_of_replies() {
+        let applied = run(&["SET k 1", "INCR k", "LPUSH k x", "GET k"]);
+        let Reply::Array(replies) = applied.reply else { panic!("{applied:?}") };
+        assert_eq!(replies[1], Reply::Integer(2));
+        assert_eq!(replies[2], Reply::from(errors::WRONG_TYPE));
+        assert_eq!(replies[3], Reply::copy(b"2"));
+        assert!(matches!(applied.change, Change::Put { .. }));
+    }
+
+    #[test]
+    fn bytes_never_change() {
+        let lines = vec![vec![&b"GET"[..], b"k"], vec![b"PING"]];
+        assert_eq!(&lines_on_one_key(lines).body[..], b"\x18\x02\x03GET\x01k\x01\x04PING");
+    }
+
+    #[test]
+    fn other_keys_are_refused() {
+        let applied = run(&["SET k 1", "GET other"]);
+        assert_eq!((applied.change, applied.reply.is_error()), (Change::None, true));
+    }
+}

@@ -1,0 +1,245 @@
+//! The worker's transactions: requests of the service to registers, and its words with the
+//! services of other workers and nodes.
+//!
+//! A request of the service has a tag that names its worker, so its outcome finds the way back.
+
+use protocols::Peer;
+use transactions::{Cx, Effect, Holder, Service, Status, Transaction};
+use types::{
+    Database, Incarnation, Key, Lock, Malformed, NodeId, Outcome, Reader, SessionId, Shard, Tag,
+    Txid, Wire,
+};
+
+use super::{Input, Worker};
+use crate::frame_payload::RawMessage;
+
+/// In the place of a database in frames: messages between services.
+pub(crate) const SERVICE: Database = Database(0xfe);
+
+/// Set in tags of services. The next seven bits are the worker, the rest is the token.
+const SERVICE_TAG: u64 = 1 << 63;
+const WORKER_SHIFT: u32 = 56;
+const TOKEN_MASK: u64 = (1 << WORKER_SHIFT) - 1;
+
+/// A message between services.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Word {
+    /// Asks for the status of a transaction. The answer goes to the worker of shard `back`.
+    Ask {
+        txid: Txid,
+        back: Shard,
+    },
+    Answer {
+        txid: Txid,
+        status: Status,
+    },
+}
+
+impl Wire for Word {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Word::Ask { txid, back } => {
+                out.extend_from_slice(&[1, back.0]);
+                txid.encode(out);
+            }
+            Word::Answer { txid, status } => {
+                out.extend_from_slice(&[2, u8::from(*status == Status::Alive)]);
+                txid.encode(out);
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Word, Malformed> {
+        let (kind, field) = (reader.u8()?, reader.u8()?);
+        let txid = Txid::decode(reader)?;
+        match (kind, field) {
+            (1, shard) => Ok(Word::Ask { txid, back: Shard(shard) }),
+            (2, 0) => Ok(Word::Answer { txid, status: Status::Finished }),
+            (2, 1) => Ok(Word::Answer { txid, status: Status::Alive }),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+/// The worker whose service made the request, if one did.
+fn service_of(tag: Tag) -> Option<usize> {
+    let worker = (tag.0 >> WORKER_SHIFT & 0x7f) as usize;
+    (tag.0 & SERVICE_TAG != 0 && worker != 0x7f).then_some(worker)
+}
+
+impl Worker {
+    /// A client's transaction. Its first key belongs to this worker.
+    pub(super) fn on_transaction(&mut self, tag: Tag, transaction: Transaction) {
+        self.shared.counters.requests += 1;
+        self.shared.in_progress += 1;
+        let database = transaction.database;
+        if transaction.keys.is_empty() {
+            let error = types::Reply::error("ERR a transaction names a key");
+            return self.shared.reply(tag, Outcome::Reply(error));
+        }
+        let is_of_users = database.is_of_users();
+        let engine = self.engine_of(database).filter(|_| is_of_users);
+        match engine.map(|engine| self.locking[engine]) {
+            Some((_, true)) => {
+                let deadline = self.shared.now + self.request_timeout;
+                self.with_service(|service, cx| service.start(cx, tag, transaction, deadline));
+            }
+            Some((name, false)) => self.shared.reply(tag, Outcome::Unsupported(name)),
+            None => self.shared.reply(tag, Outcome::Unsupported("none")),
+        }
+    }
+
+    /// Gives the service what the turn brought, until it wants no more of this turn.
+    pub(super) fn run_service(&mut self) {
+        for (database, key, lock) in std::mem::take(&mut self.shared.locked) {
+            self.on_locked(database, key, lock);
+        }
+        for (tag, outcome) in std::mem::take(&mut self.service_outcomes) {
+            self.with_service(|service, cx| service.on_outcome(cx, tag.0 & TOKEN_MASK, outcome));
+        }
+        if self.service.next_timer().is_some_and(|at| at <= self.shared.now) {
+            self.with_service(|service, cx| service.on_timer(cx));
+        }
+    }
+
+    fn on_locked(&mut self, database: Database, key: Key, lock: Lock) {
+        self.with_service(|service, cx| service.on_locked(cx, database, key, lock));
+    }
+
+    /// The service has work before any other input comes.
+    pub(super) fn has_service_work(&self) -> bool {
+        !self.service_outcomes.is_empty() || !self.shared.locked.is_empty()
+    }
+
+    /// Takes the outcomes of services out of this turn's replies. While outputs are held back, they
+    /// wait as all replies do.
+    pub(super) fn take_service_outcomes(&mut self) {
+        if self.shared.hold.is_on() || self.shared.uptimes.is_held() {
+            return;
+        }
+        if !self.shared.replies.iter().any(|(tag, _)| service_of(*tag).is_some()) {
+            return;
+        }
+        for (tag, outcome) in std::mem::take(&mut self.shared.replies) {
+            match service_of(tag) {
+                None => self.shared.replies.push((tag, outcome)),
+                Some(worker) if worker == self.shared.index => {
+                    self.service_outcomes.push((tag, outcome));
+                }
+                Some(worker) => self.for_workers.push((worker, Input::Outcome { tag, outcome })),
+            }
+        }
+    }
+
+    /// The outcome of a request that another worker ran for this one's service.
+    pub(super) fn on_service_outcome(&mut self, tag: Tag, outcome: Outcome) {
+        self.service_outcomes.push((tag, outcome));
+    }
+
+    fn with_service(&mut self, step: impl FnOnce(&mut Service, &mut Cx<'_>)) {
+        let mut effects = Vec::new();
+        let peers = &self.shared.peers;
+        let holder = |node: NodeId, incarnation: Incarnation| match peers.get(node) {
+            Some(member) if member.incarnation > incarnation => Holder::Replaced,
+            Some(member) if member.up || node == peers.me() => Holder::Up,
+            _ => Holder::Away,
+        };
+        let (now, unix) = (self.shared.now, self.shared.unix.0);
+        let mut cx = Cx { now, unix, holder: &holder, effects: &mut effects };
+        step(&mut self.service, &mut cx);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Reply { tag, outcome } => self.shared.reply(tag, outcome),
+            Effect::Run { token, database, key, command } => {
+                let worker = (self.shared.index as u64) << WORKER_SHIFT;
+                let tag = Tag(SERVICE_TAG | worker | token & TOKEN_MASK);
+                let session = SessionId(tag.0);
+                let shard = key.shard();
+                let input = Input::Request { tag, session, database, key, command };
+                self.pass_on(shard, input);
+            }
+            Effect::Ask { txid, record } => {
+                let back = Shard(self.shared.index as u8);
+                self.say(txid.node, record.shard(), Word::Ask { txid, back });
+            }
+        }
+    }
+
+    /// To the worker of this node that owns the shard.
+    fn pass_on(&mut self, shard: Shard, input: Input) {
+        if self.owns(shard) {
+            self.on_input(input);
+        } else {
+            let worker = usize::from(shard.0) % self.shared.workers;
+            self.for_workers.push((worker, input));
+        }
+    }
+
+    /// To the service of a node's worker that owns the shard.
+    fn say(&mut self, to: NodeId, shard: Shard, word: Word) {
+        let me = self.shared.peers.me();
+        if to == me {
+            let from = self.shared.me();
+            return self.pass_on(shard, Input::Word { from, bytes: word.to_bytes().into() });
+        }
+        let (epoch, peers) = (self.shared.sets.epoch(), &self.shared.peers);
+        self.shared.outbox.push((epoch, peers), to, SERVICE, shard, &word);
+    }
+
+    /// Messages of another node's services. Returns how many were malformed.
+    pub(super) fn on_words(&mut self, from: Peer, raw: &[RawMessage<'_>]) -> usize {
+        raw.iter().filter(|message| !self.on_word(from, message.bytes)).count()
+    }
+
+    /// False if it is malformed.
+    pub(super) fn on_word(&mut self, from: Peer, bytes: &[u8]) -> bool {
+        match Word::from_bytes(bytes) {
+            Ok(Word::Ask { txid, back }) => {
+                if let Some(status) = self.service.status(txid) {
+                    self.say(from.node, back, Word::Answer { txid, status });
+                }
+                true
+            }
+            Ok(Word::Answer { txid, status }) => {
+                if txid.node == from.node && txid.incarnation <= from.incarnation {
+                    self.service.on_status(txid, status);
+                }
+                true
+            }
+            Err(Malformed) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back() {
+        let incarnation = Incarnation(3);
+        let txid = Txid { start: 1, node: NodeId(2), incarnation, counter: 4 };
+        for word in [
+            Word::Ask { txid, back: Shard(9) },
+            Word::Answer { txid, status: Status::Alive },
+            Word::Answer { txid, status: Status::Finished },
+        ] {
+            let bytes = word.to_bytes();
+            assert_eq!(Word::from_bytes(&bytes), Ok(word));
+            assert_eq!(Word::from_bytes(&bytes[1..]), Err(Malformed));
+        }
+    }
+
+    #[test]
+    fn tags_of_clients_are_none_of_services() {
+        for tag in [0, 1, 63 << 56 | 7, 0xff << 56 | 7] {
+            assert_eq!(service_of(Tag(tag)), None, "{tag:#x}");
+        }
+        assert_eq!(service_of(Tag(SERVICE_TAG | 5 << WORKER_SHIFT | 7)), Some(5));
+    }
+}

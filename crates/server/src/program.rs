@@ -1,0 +1,139 @@
+//! Command lines as the program of a transaction.
+
+use bytes::Bytes;
+use commands::{Halt, Interpreter, Space};
+use transactions::{Program, Ran, States, Transaction};
+use types::{Change, Clock, Database, Key, Positions, Reply, View};
+
+/// Lines that run on one snapshot of all keys that they name.
+#[derive(Debug)]
+struct Lines {
+    lines: Vec<Vec<Bytes>>,
+    /// The reply is a list, one element per line. Otherwise there is one line.
+    is_list: bool,
+    positions: Positions,
+    max_value_len: usize,
+}
+
+/// The keys of a line, as the table finds them.
+pub(crate) fn keys_of<'a>(line: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let Ok(spec) = commands::find(line) else { return Vec::new() };
+    spec.key_indexes(line).into_iter().filter_map(|index| line.get(index).copied()).collect()
+}
+
+/// A transaction of one command line.
+pub(crate) fn of_line(
+    positions: &Positions,
+    database: Database,
+    args: &[&[u8]],
+    clock: Clock,
+    max_value_len: usize,
+) -> Transaction {
+    let lines = vec![args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect()];
+    let watched = Vec::new();
+    transaction(positions, database, (lines, false), watched, clock, max_value_len)
+}
+
+/// The transaction of `EXEC`.
+pub(crate) fn of_lines(
+    positions: &Positions,
+    database: Database,
+    lines: Vec<Vec<Bytes>>,
+    watched: Vec<(Key, Option<u64>)>,
+    clock: Clock,
+    max_value_len: usize,
+) -> Transaction {
+    transaction(positions, database, (lines, true), watched, clock, max_value_len)
+}
+
+fn transaction(
+    positions: &Positions,
+    database: Database,
+    (lines, is_list): (Vec<Vec<Bytes>>, bool),
+    watched: Vec<(Key, Option<u64>)>,
+    clock: Clock,
+    max_value_len: usize,
+) -> Transaction {
+    let mut keys: Vec<Key> = Vec::new();
+    for line in &lines {
+        let line: Vec<&[u8]> = line.iter().map(AsRef::as_ref).collect();
+        for key in keys_of(&line) {
+            let key = positions.key(key);
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+    }
+    keys.extend(watched.first().map(|(key, _)| key.clone()).filter(|_| keys.is_empty()));
+    let positions = positions.clone();
+    let program = std::sync::Arc::new(Lines { lines, is_list, positions, max_value_len });
+    Transaction { database, keys, watched, program, clock }
+}
+
+impl Program for Lines {
+    fn run(&self, states: &States, clock: Clock) -> Ran {
+        let interpreter = Interpreter { max_value_len: self.max_value_len };
+        let mut space = Space::new(&interpreter, clock);
+        for (key, found) in states {
+            let view = View { value: found.value.as_deref(), ttl: found.ttl, ends: found.ends };
+            space.load(Bytes::copy_from_slice(key.bytes()), view);
+        }
+        let mut replies = Vec::with_capacity(self.lines.len());
+        for line in &self.lines {
+            let line: Vec<&[u8]> = line.iter().map(AsRef::as_ref).collect();
+            replies.push(match space.execute(&line) {
+                Ok(reply) => reply,
+                Err(Halt::Error(error)) => error.into(),
+                Err(Halt::Unloaded(key)) => return Ran::Needs(self.positions.key(&key)),
+            });
+        }
+        let changes: Vec<(Key, Change)> =
+            space.changes().map(|(key, change)| (self.positions.key(key), change)).collect();
+        let len = |change: &Change| match change {
+            Change::Put { value, .. } => value.len(),
+            _ => 0,
+        };
+        let total: usize = changes.iter().map(|(_, change)| len(change)).sum();
+        if changes.len() > 1 && total > self.max_value_len {
+            let error = commands::errors::value_too_large(total as u64, self.max_value_len);
+            return Ran::Done { changes: Vec::new(), reply: error.into() };
+        }
+        let reply = match self.is_list {
+            true => Reply::Array(replies),
+            false => replies.pop().unwrap_or(Reply::Null),
+        };
+        Ran::Done { changes, reply }
+    }
+}
+
+/// Answers the versions that last changed keys, null without a value.
+#[derive(Debug)]
+struct Versions {
+    keys: Vec<Key>,
+}
+
+/// The transaction of `WATCH`.
+pub(crate) fn of_watch(database: Database, keys: Vec<Key>, clock: Clock) -> Transaction {
+    let program = std::sync::Arc::new(Versions { keys: keys.clone() });
+    Transaction { database, keys, watched: Vec::new(), program, clock }
+}
+
+impl Program for Versions {
+    fn run(&self, states: &States, _clock: Clock) -> Ran {
+        let version = |key: &Key| match states.get(key).filter(|found| found.value.is_some()) {
+            Some(found) => Reply::Integer(found.mod_version.cast_signed()),
+            None => Reply::Null,
+        };
+        Ran::Done { changes: Vec::new(), reply: Reply::array(self.keys.iter().map(version)) }
+    }
+}
+
+/// The versions that the transaction of `WATCH` answered.
+pub(crate) fn versions(keys: Vec<Key>, reply: &Reply) -> Vec<(Key, Option<u64>)> {
+    let Reply::Array(all) = reply else { return Vec::new() };
+    let version = |reply: &Reply| match reply {
+        Reply::Integer(version) => Some(version.cast_unsigned()),
+        _ => None,
+    };
+    keys.into_iter().zip(all.iter().map(version)).collect()
+}
