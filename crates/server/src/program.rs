@@ -12,6 +12,7 @@ struct Lines {
     /// The reply is a list, one element per line. Otherwise there is one line.
     is_list: bool,
     positions: Positions,
+    database: Database,
     max_value_len: usize,
 }
 
@@ -66,14 +67,14 @@ fn transaction(
     }
     keys.extend(watched.first().map(|(key, _)| key.clone()).filter(|_| keys.is_empty()));
     let positions = positions.clone();
-    let program = std::sync::Arc::new(Lines { lines, is_list, positions, max_value_len });
+    let program = std::sync::Arc::new(Lines { lines, is_list, positions, database, max_value_len });
     Transaction { database, keys, watched, program, clock }
 }
 
 impl Program for Lines {
     fn run(&self, states: &States, clock: Clock) -> Ran {
         let interpreter = Interpreter { max_value_len: self.max_value_len };
-        let mut space = Space::new(&interpreter, clock);
+        let mut space = Space::new(&interpreter, clock).in_database(self.database);
         for (key, found) in states {
             let view = View { value: found.value.as_deref(), ttl: found.ttl, ends: found.ends };
             space.load(Bytes::copy_from_slice(key.bytes()), view);
@@ -84,7 +85,10 @@ impl Program for Lines {
             replies.push(match space.execute(&line) {
                 Ok(reply) => reply,
                 Err(Halt::Error(error)) => error.into(),
-                Err(Halt::Unloaded(key)) => return Ran::Needs(self.positions.key(&key)),
+                Err(Halt::Unloaded(key)) => {
+                    let wanted = space.wanted().iter().chain([&key]);
+                    return Ran::Needs(wanted.map(|key| self.positions.key(key)).collect());
+                }
             });
         }
         let changes: Vec<(Key, Change)> =

@@ -152,12 +152,19 @@ impl Session {
         if let Some(key) = keys.iter().find(|key| key.len() > types::limits::KEY_LEN_MAX) {
             return self.say(cx, commands::errors::key_too_large(key.len()).into());
         }
+        // Some lines read keys that they do not name.
+        let is_alone = |line: &Vec<&[u8]>| {
+            !matches!(commands::plan(line, clock), Ok((_, commands::Plan::Keys { .. })))
+        };
+        let is_on_one_key = watched.is_empty()
+            && keys.iter().all(|key| Some(key) == keys.first())
+            && borrowed.iter().all(is_alone);
         let asked_len = lines.iter().flatten().map(Bytes::len).sum();
         let cost = Cost { asked_len, values: 1 };
         let database = self.database();
         self.hold = Hold::Answers;
         match keys.first() {
-            Some(first) if watched.is_empty() && keys.iter().all(|key| key == first) => {
+            Some(first) if is_on_one_key => {
                 let key = positions.key(first);
                 let command = commands::lines_on_one_key(borrowed);
                 let number = self.wait(Answer::Waiting(cost));

@@ -240,17 +240,21 @@ impl Coordinator {
             return self.abort(Outcome::Refused(Refusal::Conflict), out);
         }
         match self.transaction.program.run(&states, self.transaction.clock) {
-            Ran::Needs(key) if self.keys.contains_key(&key) => {
-                unreachable!("the program has the state of {key:?}")
-            }
-            Ran::Needs(_) if self.keys.len() >= TRANSACTION_KEYS_MAX => {
-                let text =
-                    format!("ERR transaction touches too many keys (max {TRANSACTION_KEYS_MAX})");
-                self.abort(Outcome::Reply(Reply::error(text)), out);
-            }
-            Ran::Needs(key) => {
-                self.keys.insert(key.clone(), KeyStep::Taking(None));
-                self.take(&key, None, out);
+            Ran::Needs(mut keys) => {
+                keys.retain(|key| !self.keys.contains_key(key));
+                keys.sort();
+                keys.dedup();
+                assert!(!keys.is_empty(), "the program has all states that it asked for");
+                if self.keys.len() + keys.len() > TRANSACTION_KEYS_MAX {
+                    let text = format!(
+                        "ERR transaction touches too many keys (max {TRANSACTION_KEYS_MAX})"
+                    );
+                    return self.abort(Outcome::Reply(Reply::error(text)), out);
+                }
+                for key in keys {
+                    self.keys.insert(key.clone(), KeyStep::Taking(None));
+                    self.take(&key, None, out);
+                }
             }
             Ran::Done { changes, reply } => self.decide(&states, changes, reply, out),
         }

@@ -7,17 +7,16 @@
 //! the record and settles the key. Where the record is undecided and the coordinator silent, it
 //! writes that the transaction is aborted: the record's first decision counts.
 //!
-//! Sources: section 6 of the protocol notes with its corrections T1 to T15; Peng and Dabek,
-//! "Large-scale Incremental Processing Using Distributed Transactions and Notifications" (OSDI
-//! 2010); Rosenkrantz, Stearns and Lewis, "System Level Concurrency Control for Distributed
-//! Database Systems" (1978) for wound-wait.
+//! `docs/design/transactions.md` has the rules. T1 to T15 name the faults that they exclude.
+//! Wound-wait is of Rosenkrantz, Stearns and Lewis (1978), records are those of Peng and Dabek,
+//! "Large-scale Incremental Processing" (OSDI 2010).
 //!
 //! # Invariants
 //! 1. A record leaves absence once, until it is forgotten.
 //! 2. It is committed only after all keys of the transaction were taken under its id.
 //! 3. Under a lock, only the end of its transaction changes the value.
-//! 4. A committed record is forgotten once no key carries its lock. An aborted one is forgotten once
-//!    its coordinator can commit it no more.
+//! 4. A committed record is forgotten once no key carries its lock. An aborted one goes once its
+//!    coordinator can commit it no more.
 //! 5. No reply claims an effect before the record is committed.
 
 mod conflict;

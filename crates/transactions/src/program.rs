@@ -19,8 +19,8 @@ pub trait Program: Debug + Send + Sync {
 pub enum Ran {
     /// Changes of keys among the states; a key that stays may be left out.
     Done { changes: Vec<(Key, Change)>, reply: Reply },
-    /// The state of this key is needed: it is taken, and the program runs again.
-    Needs(Key),
+    /// States of these keys are needed: they are taken, and the program runs again.
+    Needs(Vec<Key>),
 }
 
 /// A transaction as a client asks for it.

@@ -3,11 +3,14 @@
 //!
 //! A request of the service has a tag that names its worker, so its outcome finds the way back.
 
+use std::collections::BTreeSet;
+
 use protocols::Peer;
 use transactions::{Cx, Effect, Holder, Service, Status, Transaction};
+use types::limits::TRANSACTION_KEYS_MAX;
 use types::{
-    Database, Incarnation, Key, Lock, Malformed, NodeId, Outcome, Reader, SessionId, Shard, Tag,
-    Txid, Wire,
+    Database, Incarnation, Key, Lock, Malformed, NodeId, Outcome, Reader, Reply, SessionId, Shard,
+    Tag, Txid, Wire,
 };
 
 use super::{Input, Worker};
@@ -73,9 +76,12 @@ impl Worker {
         self.shared.counters.requests += 1;
         self.shared.in_progress += 1;
         let database = transaction.database;
-        if transaction.keys.is_empty() {
-            let error = types::Reply::error("ERR a transaction names a key");
-            return self.shared.reply(tag, Outcome::Reply(error));
+        let watched = transaction.watched.iter().map(|(key, _)| key);
+        let keys: BTreeSet<&Key> = transaction.keys.iter().chain(watched).collect();
+        if keys.is_empty() || keys.len() > TRANSACTION_KEYS_MAX {
+            let text =
+                format!("ERR transaction touches too many keys (max {TRANSACTION_KEYS_MAX})");
+            return self.shared.reply(tag, Outcome::Reply(Reply::error(text)));
         }
         let is_of_users = database.is_of_users();
         let engine = self.engine_of(database).filter(|_| is_of_users);
@@ -89,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// Gives the service what the turn brought, until it wants no more of this turn.
+    /// Gives the service the locks, outcomes and timers of the turn.
     pub(super) fn run_service(&mut self) {
         for (database, key, lock) in std::mem::take(&mut self.shared.locked) {
             self.on_locked(database, key, lock);

@@ -139,18 +139,35 @@ def pipelines(nodes, prefix):
 
 
 def transactions(nodes, prefix):
-    one, two, _ = nodes
-    key = prefix + "transaction"
-    check(one.set(key, "before"), True)
+    one, two, three = nodes
+    key, other = prefix + "transaction", prefix + "other"
+    check(one.set(key, "5"), True)
     pipe = one.pipeline()
-    pipe.set(key, "half").incr(key + ":counter").delete(prefix + "pipe:99")
-    refuses(pipe.execute, "transactions are not supported yet")
-    check([two.get(key), two.get(key + ":counter"), two.get(prefix + "pipe:99")], ["before", None, "99"])
+    pipe.decrby(key, 2).incrby(other, 2).lpush(prefix + "list", "a", "b").delete(prefix + "pipe:99")
+    check(pipe.execute(), [3, 2, 2, 1])
+    check([two.get(key), three.get(other), two.get(prefix + "pipe:99")], ["3", "2", None])
     with one.pipeline() as pipe:
-        refuses(lambda: pipe.watch(key), "transactions are not supported yet")
-    refuses(lambda: one.transaction(lambda pipe: pipe.set(key, "half"), key), "transactions are not supported yet")
-    check(one.pipeline().execute(), [])
-    check(one.get(key), "before")
+        pipe.watch(key)
+        check(two.set(key, "7"), True)
+        pipe.multi()
+        pipe.set(key, "half")
+        try:
+            pipe.execute()
+            raise AssertionError("a watched key changed")
+        except redis.WatchError:
+            pass
+    check(one.get(key), "7")
+
+    def change(pipe):
+        pipe.multi()
+        pipe.set(other, "9")
+
+    check(one.transaction(change, key), [True])
+    check(three.get(other), "9")
+    check(one.mset({key: "1", other: "2"}), True)
+    check(two.mget(key, other), ["1", "2"])
+    check(one.rename(key, key + ":new"), True)
+    check([three.exists(key), three.get(key + ":new")], [0, "1"])
 
 
 def connections(nodes):

@@ -31,3 +31,4 @@ mod statistics;
 mod status;
 mod support;
 mod surface;
+mod transactions;

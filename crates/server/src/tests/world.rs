@@ -287,7 +287,7 @@ impl World {
         loop {
             let states = keys.iter().map(|key| (key.clone(), found(self, key))).collect();
             match transaction.program.run(&states, transaction.clock) {
-                Ran::Needs(key) => keys.push(key),
+                Ran::Needs(more) => keys.extend(more),
                 Ran::Done { changes, reply } => {
                     for (key, change) in changes {
                         self.change(place(&key), change);

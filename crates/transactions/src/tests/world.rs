@@ -104,7 +104,9 @@ impl Program for Lists {
         let (mut seen, mut changed) = (Vec::new(), Vec::new());
         for step in &self.steps {
             let (ListStep::Append { key: number, .. } | ListStep::Read { key: number }) = *step;
-            let Some(found) = states.get(&key(number)) else { return Ran::Needs(key(number)) };
+            let Some(found) = states.get(&key(number)) else {
+                return Ran::Needs(vec![key(number)]);
+            };
             let value = values
                 .entry(number)
                 .or_insert_with(|| found.value.clone().unwrap_or_default().to_vec());
