@@ -36,6 +36,7 @@ Please note that when switching between policies at runtime LRU and LFU data wil
 );
 pub(crate) const IDLE_TIME_NOT_TRACKED: ErrorReply =
     fixed(b"ERR idle time not tracked: this store keeps no times of access");
+pub const REPLIES_TOO_LARGE: ErrorReply = fixed(b"ERR replies too large: split the transaction");
 pub(crate) const NO_KEYS: ErrorReply = fixed(b"ERR The command has no key arguments");
 pub(crate) const INVALID_COMMAND: ErrorReply = fixed(b"ERR Invalid command specified");
 pub(crate) const INVALID_ARGUMENTS: ErrorReply =

@@ -48,4 +48,4 @@ pub use session_verb::SessionVerb;
 pub use space::{Halt, Space};
 pub use spec::CommandSpec;
 pub use table::{find, lookup, lookup_full, plan, resolve};
-pub use transactions::lines_on_one_key;
+pub use transactions::{REPLIES_LEN_MAX, lines_on_one_key};

@@ -153,6 +153,8 @@ impl<'a> Space<'a> {
     /// [`Halt::Unloaded`], or the reply.
     pub fn execute(&mut self, args: &[&[u8]]) -> Result<Reply, Halt> {
         self.wanted.clear();
+        // Each line draws anew.
+        self.clock.seed = base::Prng::new(self.clock.seed).next_u64();
         let spec = table::resolve(args)?;
         let arguments = Arguments { spec, all: args, clock: self.clock };
         if let Execution::Keys(run) = spec.execution {

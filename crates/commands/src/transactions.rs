@@ -10,6 +10,6 @@ crate::module::modules! {
 }
 
 pub(crate) use line::Line;
-pub use lines::lines_on_one_key;
+pub use lines::{REPLIES_LEN_MAX, lines_on_one_key};
 
 const LOCAL: &[Flag] = &[NoScript, Loading, Stale, Fast, AllowBusy];

@@ -79,8 +79,14 @@ impl Program for Lines {
             let view = View { value: found.value.as_deref(), ttl: found.ttl, ends: found.ends };
             space.load(Bytes::copy_from_slice(key.bytes()), view);
         }
-        let mut replies = Vec::with_capacity(self.lines.len());
+        let mut replies: Vec<Reply> = Vec::with_capacity(self.lines.len());
+        let mut len = 0;
         for line in &self.lines {
+            len += replies.last().map_or(0, Reply::len);
+            if len > commands::REPLIES_LEN_MAX {
+                let reply = commands::errors::REPLIES_TOO_LARGE.into();
+                return Ran::Done { changes: Vec::new(), reply };
+            }
             let line: Vec<&[u8]> = line.iter().map(AsRef::as_ref).collect();
             replies.push(match space.execute(&line) {
                 Ok(reply) => reply,

@@ -180,7 +180,7 @@ impl Session {
     /// The reply to a request that must not run.
     fn refusal(
         &self,
-        spec: &CommandSpec,
+        spec: &'static CommandSpec,
         args: &[&[u8]],
         cx: &SessionContext<'_>,
     ) -> Option<Reply> {
@@ -194,7 +194,7 @@ impl Session {
         if self.monitor.is_some() && (spec.has(Flag::Write) || spec.has(Flag::Readonly)) {
             return Some(Reply::error(MONITORS_ONLY));
         }
-        let lacks_room = lacks_room(spec, cx.shortage());
+        let lacks_room = lacks_room(self.gate_of(spec), cx.shortage());
         lacks_room.then_some(Reply::error(outcomes::NO_ROOM))
     }
 
@@ -463,6 +463,14 @@ impl Session {
         self.shared.clients.note_blocked(&self.facts.activity, is_blocked);
     }
 
+    /// The row whose rules of writes hold for a request: `EXEC` writes as its commands do.
+    fn gate_of(&self, spec: &'static CommandSpec) -> &'static CommandSpec {
+        match spec.execution {
+            Execution::Session(SessionVerb::Exec) => self.transaction.gate().unwrap_or(spec),
+            _ => spec,
+        }
+    }
+
     /// True when a request must not begin yet; it is shown again.
     fn must_hold(
         &mut self,
@@ -477,6 +485,7 @@ impl Session {
             self.hold = Hold::Answers;
             return true;
         }
+        let spec = self.gate_of(spec);
         if self.shared.pause.holds(spec, cx.now) {
             self.hold = Hold::Pause;
             self.arm(self.shared.pause.until(), cx);
@@ -602,7 +611,7 @@ impl session::Session for Session {
 
     fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>) {
         let (number, part) = number_and_part(token);
-        let outcome = self.on_watched(outcome);
+        let outcome = self.on_watched(number, outcome);
         match self.pipeline.get_mut(number) {
             Some(Pending { answer: Answer::Walk(walk), .. }) => {
                 walk.take(part, outcome);

@@ -20,6 +20,9 @@ use crate::session::{Hold, Session};
 const COMMANDS_MAX: usize = 4096;
 
 const OTHER_DATABASE: &str = "ERR the watched keys are of another database";
+/// Bytes of the commands of one transaction. A peer's frame holds as many.
+const QUEUE_LEN_MAX: usize = 32 << 20;
+
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 
 /// Where a connection is between `MULTI` and `EXEC`, and the keys that it watches.
@@ -29,22 +32,31 @@ pub(crate) struct Transaction {
     /// With the versions that last changed them, `None` without a value; of one database.
     watched: Vec<(Key, Option<u64>)>,
     database: Option<Database>,
-    /// The keys of the `WATCH` under way. No other request is.
-    watching: Option<Vec<Key>>,
+    /// The number and the keys of the `WATCH` under way.
+    watching: Option<(u64, Vec<Key>)>,
 }
 
-#[derive(PartialEq, Eq, Default, Debug)]
+/// Queued commands.
+#[derive(Default, Debug)]
+struct Lines {
+    lines: Vec<Vec<Bytes>>,
+    len: usize,
+    /// The row that decides whether `EXEC` may begin: one that writes, or that needs room.
+    gate: Option<&'static CommandSpec>,
+}
+
+#[derive(Default, Debug)]
 enum Queue {
     #[default]
     Closed,
-    Open(Vec<Vec<Bytes>>),
+    Open(Lines),
     /// A command was refused in it: `EXEC` aborts.
     Failed,
 }
 
 impl Transaction {
     pub(crate) fn is_open(&self) -> bool {
-        self.queue != Queue::Closed
+        !matches!(self.queue, Queue::Closed)
     }
 
     /// A command was refused.
@@ -57,6 +69,14 @@ impl Transaction {
     /// True for a command that an open transaction holds until `EXEC`.
     pub(crate) fn holds(&self, spec: &CommandSpec) -> bool {
         self.is_open() && !acts_at_once(spec)
+    }
+
+    /// The row whose rules hold for `EXEC` too.
+    pub(crate) fn gate(&self) -> Option<&'static CommandSpec> {
+        match &self.queue {
+            Queue::Open(lines) => lines.gate,
+            Queue::Closed | Queue::Failed => None,
+        }
     }
 
     pub(crate) fn watch(&mut self, keys: Vec<(Key, Option<u64>)>) {
@@ -90,14 +110,14 @@ impl Session {
         if self.transaction.is_open() {
             return self.say_error(cx, "ERR MULTI calls can not be nested");
         }
-        self.transaction.queue = Queue::Open(Vec::new());
+        self.transaction.queue = Queue::Open(Lines::default());
         self.say_ok(cx);
     }
 
     /// Holds a command until `EXEC`.
     pub(crate) fn queue(
         &mut self,
-        spec: &CommandSpec,
+        spec: &'static CommandSpec,
         args: &[&[u8]],
         cx: &mut SessionContext<'_>,
     ) {
@@ -105,18 +125,25 @@ impl Session {
             self.transaction.fail();
             return self.say_error(cx, &obstacle);
         }
-        match &mut self.transaction.queue {
-            Queue::Open(lines) if lines.len() >= COMMANDS_MAX => {
-                self.transaction.fail();
-                let text = format!("ERR transaction has too many commands (max {COMMANDS_MAX})");
-                self.say_error(cx, &text);
+        let Queue::Open(queue) = &mut self.transaction.queue else {
+            return self.say(cx, Reply::simple("QUEUED"));
+        };
+        queue.len += args.iter().map(|arg| arg.len()).sum::<usize>();
+        let obstacle = if queue.lines.len() >= COMMANDS_MAX {
+            format!("ERR transaction has too many commands (max {COMMANDS_MAX})")
+        } else if queue.len > QUEUE_LEN_MAX {
+            format!("ERR transaction is too large (max {QUEUE_LEN_MAX} bytes)")
+        } else {
+            queue.lines.push(args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect());
+            let is_stricter =
+                |gate: &CommandSpec| spec.has(Flag::DenyOom) && !gate.has(Flag::DenyOom);
+            if spec.has(Flag::Write) && queue.gate.is_none_or(is_stricter) {
+                queue.gate = Some(spec);
             }
-            Queue::Open(lines) => {
-                lines.push(args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect());
-                self.say(cx, Reply::simple("QUEUED"));
-            }
-            Queue::Failed | Queue::Closed => self.say(cx, Reply::simple("QUEUED")),
-        }
+            return self.say(cx, Reply::simple("QUEUED"));
+        };
+        self.transaction.fail();
+        self.say_error(cx, &obstacle);
     }
 
     pub(crate) fn exec(&mut self, cx: &mut SessionContext<'_>) {
@@ -124,16 +151,16 @@ impl Session {
             return self.say_error(cx, "ERR EXEC without MULTI");
         }
         let Transaction { queue, watched, database, .. } = std::mem::take(&mut self.transaction);
+        let Queue::Open(Lines { lines, .. }) = queue else {
+            return self.say_error(cx, ABORTED);
+        };
         if !watched.is_empty() && database != Some(self.database()) {
             return self.say_error(cx, OTHER_DATABASE);
         }
-        match queue {
-            Queue::Open(lines) if lines.is_empty() && watched.is_empty() => {
-                self.say(cx, Reply::Array(Vec::new()));
-            }
-            Queue::Open(lines) => self.run_transaction(lines, watched, cx),
-            Queue::Failed | Queue::Closed => self.say_error(cx, ABORTED),
+        if lines.is_empty() && watched.is_empty() {
+            return self.say(cx, Reply::Array(Vec::new()));
         }
+        self.run_transaction(lines, watched, cx);
     }
 
     fn run_transaction(
@@ -214,16 +241,22 @@ impl Session {
         if let Some(key) = args[1..].iter().find(|key| key.len() > types::limits::KEY_LEN_MAX) {
             return self.say(cx, commands::errors::key_too_large(key.len()).into());
         }
-        let mut keys: Vec<Key> = args[1..].iter().map(|key| positions.key(key)).collect();
+        let is_new = |key: &Key| !self.transaction.watched.iter().any(|(other, _)| other == key);
+        let mut keys: Vec<Key> =
+            args[1..].iter().map(|key| positions.key(key)).filter(is_new).collect();
+        keys.sort();
         keys.dedup();
+        if keys.is_empty() {
+            return self.say_ok(cx);
+        }
         if keys.len() + self.transaction.watched.len() > types::limits::TRANSACTION_KEYS_MAX {
             let max = types::limits::TRANSACTION_KEYS_MAX;
             return self.say_error(cx, &format!("ERR too many watched keys (max {max})"));
         }
         let transaction = program::of_watch(database, keys.clone(), clock);
         self.hold = Hold::Answers;
-        self.transaction.watching = Some(keys);
         let number = self.wait(Answer::Waiting(Cost::default()));
+        self.transaction.watching = Some((number, keys));
         cx.transact(token(number, 0), transaction);
     }
 
@@ -233,8 +266,9 @@ impl Session {
     }
 
     /// The outcome for the client: a `WATCH` under way takes the versions.
-    pub(crate) fn on_watched(&mut self, outcome: Outcome) -> Outcome {
-        let Some(keys) = self.transaction.watching.take() else { return outcome };
+    pub(crate) fn on_watched(&mut self, number: u64, outcome: Outcome) -> Outcome {
+        let is_it = |watching: &mut (u64, Vec<Key>)| watching.0 == number;
+        let Some((_, keys)) = self.transaction.watching.take_if(is_it) else { return outcome };
         match outcome {
             Outcome::Reply(Reply::Array(versions)) => {
                 let versions = program::versions(keys, &Reply::Array(versions));

@@ -13,6 +13,9 @@ use crate::table;
 
 pub(super) const MODULE: Module = Module { rows: &[], operations: handlers![Lines] };
 
+/// Bytes of the replies of one transaction.
+pub const REPLIES_LEN_MAX: usize = 64 << 20;
+
 struct Lines<'a> {
     lines: Vec<Vec<&'a [u8]>>,
 }
@@ -56,8 +59,13 @@ impl<'a> Operation<'a> for Lines<'a> {
         let interpreter = Interpreter { max_value_len: cx.max_value_len };
         let mut space = Space::new(&interpreter, cx.clock);
         space.load(bytes::Bytes::copy_from_slice(key), cx.view);
-        let mut replies = Vec::with_capacity(self.lines.len());
+        let mut replies: Vec<Reply> = Vec::with_capacity(self.lines.len());
+        let mut len = 0;
         for line in &self.lines {
+            len += replies.last().map_or(0, Reply::len);
+            if len > REPLIES_LEN_MAX {
+                return Err(errors::REPLIES_TOO_LARGE);
+            }
             replies.push(match space.execute(line) {
                 Ok(reply) => reply,
                 Err(Halt::Error(error)) => error.into(),

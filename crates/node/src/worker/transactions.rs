@@ -123,6 +123,11 @@ impl Worker {
         if self.shared.hold.is_on() || self.shared.uptimes.is_held() {
             return;
         }
+        self.split_service_outcomes();
+    }
+
+    /// No reply with the tag of a service is left.
+    pub(super) fn split_service_outcomes(&mut self) {
         if !self.shared.replies.iter().any(|(tag, _)| service_of(*tag).is_some()) {
             return;
         }

@@ -299,7 +299,6 @@ impl Worker {
             return;
         }
         out.misrouted.append(&mut self.misrouted);
-        out.for_workers.append(&mut self.for_workers);
         out.suspects.append(&mut shared.suspects);
         out.warnings.append(&mut shared.warnings);
         out.raise_amnesia |= shared.hold.take_asks();
@@ -310,7 +309,10 @@ impl Worker {
             self.resets = shared.outbox.drop_excess();
             return;
         }
+        self.split_service_outcomes();
+        let shared = &mut self.shared;
         let now = shared.now;
+        out.for_workers.append(&mut self.for_workers);
         out.replies.append(&mut shared.replies);
         for (tag, outcome, until) in shared.lease_reads.drain(..) {
             if now < until {

@@ -5,7 +5,7 @@ use std::thread;
 
 use bench::client::{Client, Value};
 
-use crate::support::{Nodes, eventually};
+use crate::support::{Nodes, config, eventually};
 
 const ACCOUNTS: u64 = 10;
 const START: i64 = 1_000;
@@ -92,4 +92,34 @@ fn transfers_in_memory_conserve_the_sum() {
 #[test]
 fn transfers_on_disk_conserve_the_sum() {
     transfers_conserve_the_sum("disk");
+}
+
+/// All steps of a transaction fit one turn of the only worker.
+#[test]
+fn one_worker_of_one_node_ends_transactions() {
+    let mut config = config();
+    config.nodes = 1;
+    config.durability = "volatile".to_owned();
+    config.arguments.extend(["--workers".into(), "1".into()]);
+    let mut nodes = Nodes::prepare_with(config);
+    nodes.start_all();
+    assert_eq!(nodes.ask(0, "RPUSH l 1 2 3"), Value::Integer(3));
+    assert_eq!(nodes.ask(0, "MSET w_1 9 w_2 5 w_3 7"), Value::ok());
+    for _ in 0..20 {
+        let sorted = ["2", "3", "1"].map(Value::text).to_vec();
+        assert_eq!(nodes.ask(0, "SORT l BY w_*"), Value::List(sorted));
+    }
+    let (done, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    for number in 0..ACCOUNTS {
+        nodes.ask(0, &format!("SET acc{number} {START}"));
+    }
+    thread::scope(|scope| {
+        for seed in 0..4 {
+            let (client, done, ends) = (nodes.client(0), &done, &ends);
+            scope.spawn(move || transfer_all(client, seed, done, ends));
+        }
+        eventually("transfers go on", || done.load(Relaxed) >= 200);
+        ends.store(true, Relaxed);
+    });
+    assert_eq!(sum(&mut nodes.client(0)).expect("it answers"), Some(ACCOUNTS as i64 * START));
 }

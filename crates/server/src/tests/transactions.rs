@@ -181,3 +181,39 @@ fn pipelined_transactions_keep_their_order() {
         "+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:2\r\n+OK\r\n$1\r\n2\r\n+OK\r\n$1\r\n9\r\n"
     );
 }
+
+#[test]
+fn transaction_has_a_greatest_size() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    assert_eq!(world.ask(&mut client, "MULTI"), "+OK\r\n");
+    let value = "x".repeat(9 << 20);
+    let request = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n{value}\r\n", value.len());
+    for _ in 0..3 {
+        assert_eq!(world.say(&mut client, request.as_bytes()), "+QUEUED\r\n");
+    }
+    let refusal = "-ERR transaction is too large (max 33554432 bytes)\r\n";
+    assert_eq!(world.say(&mut client, request.as_bytes()), refusal);
+    assert_eq!(world.ask(&mut client, "EXEC"), format!("{ABORTED}\r\n"));
+}
+
+#[test]
+fn random_replies_of_a_transaction_differ() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let members: Vec<String> = (0..500).map(|number| number.to_string()).collect();
+    world.ask(&mut client, &format!("SADD s {}", members.join(" ")));
+    world.ask(&mut client, "MULTI");
+    (0..5).for_each(|_| _ = world.ask(&mut client, "SRANDMEMBER s"));
+    let replies = world.ask(&mut client, "EXEC");
+    let drawn: std::collections::BTreeSet<&str> =
+        replies.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
+    assert!(drawn.len() > 1, "{replies}");
+}
+
+#[test]
+fn keys_that_are_watched_twice_count_once() {
+    let keys: Vec<String> = (0..100).map(|number| format!("k{number}")).collect();
+    let watch = format!("WATCH {} k0", keys.join(" "));
+    check(&[(&watch, "+OK"), (&watch, "+OK")]);
+}
