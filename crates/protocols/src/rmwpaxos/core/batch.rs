@@ -109,7 +109,6 @@ impl Core {
             operations.push(operation);
         }
         if let Some(lock) = builder.lock().filter(|_| !turned_away.is_empty()) {
-            base::sometimes!("commands wait for the end of a transaction");
             let queue = std::mem::take(&mut active.queue);
             let (later, others): (Vec<_>, Vec<_>) =
                 queue.into_iter().partition(Operation::waits_for_locks);

@@ -287,7 +287,6 @@ impl<'a> StateBuilder<'a> {
     /// A key that a transaction holds does not expire before its end.
     pub fn expire(&mut self, id: ExpiryId) -> bool {
         if self.is_locked() {
-            base::sometimes!("the expiry of a key waits for a transaction");
             return false;
         }
         match self.expiry {
