@@ -1,5 +1,7 @@
 //! Command lines as the program of a transaction.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use commands::{Halt, Interpreter, Space};
 use transactions::{Program, Ran, States, Transaction};
@@ -55,16 +57,12 @@ fn transaction(
     clock: Clock,
     max_value_len: usize,
 ) -> Transaction {
-    let mut keys: Vec<Key> = Vec::new();
+    let mut named: BTreeSet<Key> = BTreeSet::new();
     for line in &lines {
         let line: Vec<&[u8]> = line.iter().map(AsRef::as_ref).collect();
-        for key in keys_of(&line) {
-            let key = positions.key(key);
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
+        named.extend(keys_of(&line).into_iter().map(|key| positions.key(key)));
     }
+    let mut keys: Vec<Key> = named.into_iter().collect();
     keys.extend(watched.first().map(|(key, _)| key.clone()).filter(|_| keys.is_empty()));
     let positions = positions.clone();
     let program = std::sync::Arc::new(Lines { lines, is_list, positions, database, max_value_len });

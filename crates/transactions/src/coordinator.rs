@@ -124,6 +124,10 @@ impl Coordinator {
         self.transaction.database
     }
 
+    pub(crate) fn deadline(&self) -> Nanos {
+        self.deadline
+    }
+
     /// This node may still commit it.
     pub(crate) fn is_alive(&self) -> bool {
         matches!(self.phase, Phase::Taking | Phase::Deciding(..) | Phase::PushingOwn(..))

@@ -190,9 +190,10 @@ impl Service {
         let Some(coordinator) = self.coordinators.get_mut(&id) else { return };
         let mut out = Requests::default();
         let fate = step(coordinator, cx, &mut out);
-        let database = coordinator.database();
+        let (database, deadline) = (coordinator.database(), coordinator.deadline());
         if matches!(fate, Fate::Ended) {
             self.coordinators.remove(&id);
+            self.timers.remove(&(deadline, Timer::Coordinator(id, None)));
         }
         self.send_of_coordinator(cx, id, database, out);
         if let Fate::Again(retry) = fate {

@@ -53,6 +53,7 @@ fn reply_comes_after_two_round_trips() {
     assert_eq!(world.deliver_all(), 2, "the keys are settled");
     assert_eq!(world.deliver_all(), 1, "the record is forgotten");
     assert!(world.is_quiet());
+    assert!(!world.has_timers(), "an ended transaction leaves none");
 }
 
 /// A coordinator that dies after any number of requests leaves no lock that stays.

@@ -217,3 +217,17 @@ fn keys_that_are_watched_twice_count_once() {
     let watch = format!("WATCH {} k0", keys.join(" "));
     check(&[(&watch, "+OK"), (&watch, "+OK")]);
 }
+
+/// Naming many keys costs about as much as reading the line.
+#[test]
+fn line_of_many_keys_is_taken_at_once() {
+    let pairs: Vec<String> = (0..30_000).map(|number| format!("k{number} v")).collect();
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let line = pairs.join(" ");
+    let words: Vec<&str> = std::iter::once("MSET").chain(line.split(' ')).collect();
+    let mut request = format!("*{}\r\n", words.len());
+    words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
+    assert_eq!(world.say(&mut client, request.as_bytes()), "+OK\r\n");
+    assert_eq!(world.registers.len(), 30_000);
+}

@@ -468,6 +468,10 @@ impl World {
         }
     }
 
+    pub(super) fn has_timers(&self) -> bool {
+        self.services.iter().any(|service| service.next_timer().is_some())
+    }
+
     pub(super) fn is_quiet(&self) -> bool {
         self.requests.is_empty() && self.services.iter().all(Service::is_idle)
     }
