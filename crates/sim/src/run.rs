@@ -131,6 +131,7 @@ fn set_mutation(name: Option<&str>) {
     {
         mutation::set(name.and_then(Mutation::by_name));
         storage::mutation::set(name.and_then(storage::mutation::Mutation::by_name));
+        transactions::mutation::set(name.and_then(transactions::mutation::Mutation::by_name));
     }
     #[cfg(not(feature = "mutations"))]
     let _ = (name, mutation::is);

@@ -3,6 +3,7 @@
 use base::Nanos;
 use types::{Change, Key, Lock, Settle, Txid};
 
+use crate::mutation::{self, Mutation};
 use crate::record::Record;
 use crate::service::{Cx, Holder};
 
@@ -59,7 +60,8 @@ impl Conflict {
 
     /// The record is aborted, and its coordinator will not commit it.
     pub(crate) fn may_forget(&self) -> bool {
-        self.is_aborted && self.is_finished
+        let may_be_early = mutation::is(Mutation::ForgetAbortedEarly);
+        self.is_aborted && (self.is_finished || may_be_early)
     }
 
     /// `mine`: the transaction that meets the lock. An older one need not wait.
@@ -77,16 +79,23 @@ impl Conflict {
                 let entry = record.entry(key);
                 // A lock of another version is a stray: it came after the transaction's end.
                 let (version, install) = match entry {
+                    Some(entry) if mutation::is(Mutation::SettleAnyVersion) => {
+                        (self.lock.version, entry.change.clone())
+                    }
                     Some(entry) => (entry.version, entry.change.clone()),
                     None => (self.lock.version, Change::None),
                 };
                 Step::Settle(Settle { txid, version, install })
             }
             None => {
-                let is_older = mine.is_some_and(|mine| mine < txid);
+                let is_older = match mutation::is(Mutation::NoTieBreak) {
+                    true => mine.is_some_and(|mine| mine.start < txid.start),
+                    false => mine.is_some_and(|mine| mine < txid),
+                } || mutation::is(Mutation::PushLive);
                 let holder = cx.holder(txid);
                 self.is_finished |= holder == Holder::Replaced;
-                let is_silent = self.asked.is_some_and(|asked| cx.now >= asked + SILENT_AFTER);
+                let is_silent = self.asked.is_some_and(|asked| cx.now >= asked + SILENT_AFTER)
+                    && !mutation::is(Mutation::WaitForSilent);
                 if is_older || is_silent || self.is_finished || holder != Holder::Up {
                     return Step::Push;
                 }

@@ -11,6 +11,7 @@ use types::{
 };
 
 use crate::conflict::{Conflict, Step};
+use crate::mutation::{self, Mutation};
 use crate::program::{Ran, States, Transaction};
 use crate::record::{self, Entry, Record};
 use crate::service::{Cx, Requests};
@@ -130,7 +131,13 @@ impl Coordinator {
 
     /// This node may still commit it.
     pub(crate) fn is_alive(&self) -> bool {
-        matches!(self.phase, Phase::Taking | Phase::Deciding(..) | Phase::PushingOwn(..))
+        match self.phase {
+            Phase::Taking => true,
+            Phase::Deciding(..) | Phase::PushingOwn(..) => {
+                !mutation::is(Mutation::FinishedWhileDeciding)
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn start(&mut self, out: &mut Out) {
@@ -268,7 +275,9 @@ impl Coordinator {
     fn has_been_overtaken(&self, states: &States) -> bool {
         self.transaction.watched.iter().any(|(key, version)| {
             let now = states.get(key).filter(|found| found.value.is_some());
-            now.map(|found| found.mod_version) != *version
+            let is_by_any = mutation::is(Mutation::WatchAnyVersion);
+            let of = |found: &Found| if is_by_any { found.version } else { found.mod_version };
+            now.map(of) != *version && !mutation::is(Mutation::WatchIgnored)
         })
     }
 
@@ -292,6 +301,9 @@ impl Coordinator {
             return self.abort(Outcome::Reply(Reply::error(text)), out);
         }
         out.run_hidden(Purpose::Decide, self.record.clone(), record::decide(&record));
+        if mutation::is(Mutation::ReplyBeforeCommit) {
+            self.answer(Outcome::Reply(reply.clone()), out);
+        }
         self.phase = Phase::Deciding(record, reply);
     }
 
@@ -311,7 +323,7 @@ impl Coordinator {
                     self.push_own(out);
                 }
             },
-            Outcome::Unknown => {
+            Outcome::Unknown if !mutation::is(Mutation::UnknownIsAborted) => {
                 self.phase = Phase::PushingOwn(record, reply, 0);
                 self.push_own(out);
             }
@@ -349,6 +361,8 @@ impl Coordinator {
         if matches!(record::shown(&held), Ok(Some(Record::Committed(_)))) {
             self.answer(Outcome::Reply(reply), out);
             self.settle_all(record, out);
+        } else if mutation::is(Mutation::AbortedIsLost) {
+            return self.lose(cx, out);
         } else {
             self.answer(Outcome::Unknown, out);
             self.settle_all(Record::Aborted, out);
@@ -369,7 +383,10 @@ impl Coordinator {
         Fate::Again(Box::new(Retry {
             tag,
             transaction: self.transaction.clone(),
-            start: self.txid.start,
+            start: match mutation::is(Mutation::PriorityLost) {
+                true => cx.unix,
+                false => self.txid.start,
+            },
             deadline: self.deadline,
             runs: self.runs,
             keys,
@@ -446,7 +463,8 @@ impl Coordinator {
     fn forget_if_settled(&mut self, out: &mut Out) {
         let Phase::Settling(ending) = &mut self.phase else { return };
         let takes = |step: &KeyStep| matches!(step, KeyStep::Taking(_));
-        if !ending.left.is_empty() || self.keys.values().any(takes) {
+        let is_early = mutation::is(Mutation::ForgetBeforeSettled);
+        if !is_early && (!ending.left.is_empty() || self.keys.values().any(takes)) {
             return;
         }
         let record = std::mem::replace(&mut ending.record, Record::Aborted);

@@ -22,6 +22,7 @@
 mod conflict;
 mod coordinator;
 mod effects;
+pub mod mutation;
 mod program;
 pub mod record;
 mod resolver;

@@ -10,6 +10,8 @@ use types::{
     Shard, Then, TimeToLive, Txid, Update, View, Wire,
 };
 
+use crate::mutation::{self, Mutation};
+
 /// How a transaction ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
@@ -126,7 +128,9 @@ impl Update for RecordUpdate {
     fn apply(&self, view: View<'_>, body: &[u8], _clock: Clock) -> Applied {
         let held = || Reply::copy_or_null(view.value);
         match (body, view.value) {
-            ([DECIDE, record @ ..], None) => {
+            ([DECIDE, record @ ..], held)
+                if held.is_none() || mutation::is(Mutation::SecondDecision) =>
+            {
                 let value = Bytes::copy_from_slice(record);
                 let reply = Reply::Bulk(value.clone());
                 let expiry = ExpiryChange::Set(TimeToLive::Never);

@@ -132,8 +132,10 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
         return Err(Misuse(format!("{protocol} cannot run the commands of sessions")));
     }
     if let Some(name) = &config.mutation {
-        let is_of_storage = storage::mutation::Mutation::by_name(name).is_some();
-        if Mutation::by_name(name).is_none() && !is_of_storage {
+        let is_known = Mutation::by_name(name).is_some()
+            || storage::mutation::Mutation::by_name(name).is_some()
+            || transactions::mutation::Mutation::by_name(name).is_some();
+        if !is_known {
             return Err(Misuse(format!("no mutation is called '{name}'")));
         }
         if !cfg!(feature = "mutations") {
