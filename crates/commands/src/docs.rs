@@ -62,8 +62,8 @@ A plain `SET` is a `write`. With a condition, `GET` or `KEEPTTL` it is an `updat
 
 | subject | here |
 |---|---|
-| `MGET`, `DEL`, `UNLINK`, `EXISTS`, `TOUCH` | each key on its own: linearizable per key; atomic together within `MULTI` |
-| other commands on several keys, transactions | at most 128 keys, 4,096 commands, 32 MiB of commands; changes of at most `max-value-size` together |
+| `DEL`, `UNLINK`, `EXISTS`, `TOUCH` | each key on its own: linearizable per key; atomic together within `MULTI` |
+| other commands on several keys, transactions | at most 128 keys (16,384 if they only read), 4,096 commands, 32 MiB of commands; changes of at most `max-value-size` together |
 | in `MULTI` | commands of connection, server and scripting are refused, and `EXEC` answers `-EXECABORT` |
 | `WATCH` | a `SET` and a `DEL` of an absent key in between pass; the keys are of one database |
 | `EXPIREAT`, `EXAT` in the past | the key ends once a quorum of clocks agrees; later commands of the same pipeline may still see it |
@@ -152,7 +152,8 @@ fn put_row(page: &mut String, spec: &CommandSpec) {
 
 fn access(spec: &CommandSpec) -> &'static str {
     match (spec.access, spec.execution) {
-        (Some(Access::Read), Execution::PerKey(_, Combine::Sum | Combine::Array)) => "read per key",
+        (Some(Access::Read), Execution::PerKey(_, Combine::Sum)) => "read per key",
+        (Some(Access::Read), Execution::PerKey(_, Combine::Array)) => "read",
         (Some(_), Execution::PerKey(..)) => "update per key",
         (Some(Access::Read), _) => "read",
         (Some(Access::Write), _) => "write",

@@ -91,6 +91,14 @@ pub struct DatabaseConfig {
     pub durability: Durability,
 }
 
+impl DatabaseConfig {
+    /// Transactions over several keys run on it, with the help of a hidden keyspace.
+    #[must_use]
+    pub fn has_transactions(&self) -> bool {
+        self.protocol == crate::registry::SYSTEM
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
     Volatile,
@@ -156,7 +164,7 @@ impl NodeConfig {
             self.databases.iter().cloned().chain(std::iter::once(system)).collect();
         let hidden = visible
             .iter()
-            .filter(|one| one.protocol == protocol)
+            .filter(|one| one.has_transactions())
             .map(|one| DatabaseConfig { database: one.database.hidden(), ..one.clone() });
         let hidden: Vec<DatabaseConfig> = hidden.collect();
         [visible, hidden].concat()

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::{Millis, Nanos};
-use transactions::Transaction;
+use transactions::{Mode, Transaction};
 use types::{Access, Command, Database, Key, Outcome, Positions, SessionId};
 
 use crate::settings::Agreed;
@@ -138,8 +138,13 @@ impl Wanted {
             Wanted::Run { command, .. } if command.access != Access::Read => {
                 1 + command.body.len() / WRITE_LEN
             }
-            Wanted::Transact(_) => 1,
-            Wanted::Run { .. } | Wanted::List { .. } | Wanted::Explain { .. } => 0,
+            Wanted::Transact(transaction) if transaction.mode == Mode::Update => {
+                1 + transaction.keys.len()
+            }
+            Wanted::Transact(_)
+            | Wanted::Run { .. }
+            | Wanted::List { .. }
+            | Wanted::Explain { .. } => 0,
         }
     }
 }

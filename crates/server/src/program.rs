@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use commands::spec::Flag;
 use commands::{Halt, Interpreter, Space};
-use transactions::{Program, Ran, States, Transaction};
+use transactions::{Mode, Program, Ran, States, Transaction};
 use types::{Change, Clock, Database, Key, Positions, Reply, View};
 
 /// Lines that run on one snapshot of all keys that they name.
@@ -33,8 +34,10 @@ pub(crate) fn of_line(
     max_value_len: usize,
 ) -> Transaction {
     let lines = vec![args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect()];
-    let watched = Vec::new();
-    transaction(positions, database, (lines, false), watched, clock, max_value_len)
+    let mut transaction =
+        transaction(positions, database, (lines, false), Vec::new(), clock, max_value_len);
+    transaction.mode = mode(commands::find(args).is_ok_and(|spec| spec.has(Flag::Write)));
+    transaction
 }
 
 /// The transaction of `EXEC`.
@@ -45,8 +48,16 @@ pub(crate) fn of_lines(
     watched: Vec<(Key, Option<u64>)>,
     clock: Clock,
     max_value_len: usize,
+    writes: bool,
 ) -> Transaction {
-    transaction(positions, database, (lines, true), watched, clock, max_value_len)
+    let mut transaction =
+        transaction(positions, database, (lines, true), watched, clock, max_value_len);
+    transaction.mode = mode(writes);
+    transaction
+}
+
+fn mode(writes: bool) -> Mode {
+    if writes { Mode::Update } else { Mode::Snapshot }
 }
 
 fn transaction(
@@ -66,7 +77,7 @@ fn transaction(
     keys.extend(watched.first().map(|(key, _)| key.clone()).filter(|_| keys.is_empty()));
     let positions = positions.clone();
     let program = std::sync::Arc::new(Lines { lines, is_list, positions, database, max_value_len });
-    Transaction { database, keys, watched, program, clock }
+    Transaction { database, keys, watched, program, clock, mode: Mode::Update }
 }
 
 impl Program for Lines {
@@ -123,7 +134,7 @@ struct Versions {
 /// The transaction of `WATCH`.
 pub(crate) fn of_watch(database: Database, keys: Vec<Key>, clock: Clock) -> Transaction {
     let program = std::sync::Arc::new(Versions { keys: keys.clone() });
-    Transaction { database, keys, watched: Vec::new(), program, clock }
+    Transaction { database, keys, watched: Vec::new(), program, clock, mode: Mode::PerKey }
 }
 
 impl Program for Versions {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use base::Nanos;
-use commands::CommandSpec;
+use commands::spec::Miss;
+use commands::{Combine, CommandSpec, Execution};
 use node::session::SessionContext;
-use types::Outcome;
+use types::{Outcome, Reply};
 
 use crate::counts::{Counts, Verdict, WorkerCounts};
 use crate::outcomes;
@@ -42,11 +43,21 @@ impl Recorder {
         self.counts.ended(self.all().place_of(spec), verdict, time);
     }
 
-    /// Counts whether a read has found its key.
+    /// Counts whether a read has found its keys.
     pub(crate) fn look_up(&self, spec: &'static CommandSpec, outcome: &Outcome) {
-        match (spec.miss, outcome) {
-            (Some(miss), Outcome::Reply(reply)) if miss.is(reply) => self.counts.misses.add(1),
-            (Some(_), Outcome::Reply(reply)) if !reply.is_error() => self.counts.hits.add(1),
+        let (Some(miss), Outcome::Reply(reply)) = (spec.miss, outcome) else { return };
+        match (spec.execution, reply) {
+            (Execution::PerKey(_, Combine::Array), Reply::Array(all)) => {
+                all.iter().for_each(|reply| self.look_up_one(miss, reply));
+            }
+            _ => self.look_up_one(miss, reply),
+        }
+    }
+
+    fn look_up_one(&self, miss: Miss, reply: &Reply) {
+        match reply {
+            reply if miss.is(reply) => self.counts.misses.add(1),
+            reply if !reply.is_error() => self.counts.hits.add(1),
             _ => {}
         }
     }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use base::Nanos;
 use commands::spec::Flag;
-use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
+use commands::{Combine, CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
+use node::config::DatabaseConfig;
 use node::session::{self, Client, SessionContext, Socket, Token};
 use resp::{Limits, Parser, Progress};
 use types::{Clock, Database, Outcome, Reply, SessionId};
@@ -218,6 +219,11 @@ impl Session {
                 let number = self.wait(Answer::Waiting(cost_of(&command, args[key])));
                 cx.run(token(number, 0), self.database(), positions.key(args[key]), command);
             }
+            Ok(Plan::PerKey { keys, combine: Combine::Array, .. })
+                if keys.len() > 1 && self.has_transactions(cx) =>
+            {
+                self.transact_line(args, clock, cx);
+            }
             Ok(Plan::PerKey { command, keys, combine }) => {
                 let Some(positions) = cx.positions() else {
                     return self.say(cx, outcomes::reply(Outcome::Loading));
@@ -230,19 +236,27 @@ impl Session {
                 let number = self.wait(Answer::Parts(Box::new(parts)));
                 self.go_on(number, cx);
             }
-            Ok(Plan::Keys { .. }) => {
-                let Some(positions) = cx.positions() else {
-                    return self.say(cx, outcomes::reply(Outcome::Loading));
-                };
-                let max = self.shared.limits.max_value_len();
-                let transaction = program::of_line(positions, self.database(), args, clock, max);
-                let asked_len = args.iter().map(|arg| arg.len()).sum();
-                self.hold = Hold::Answers;
-                let number = self.wait(Answer::Waiting(Cost { asked_len, values: 1 }));
-                cx.transact(token(number, 0), transaction);
-            }
+            Ok(Plan::Keys { .. }) => self.transact_line(args, clock, cx),
             Err(error) => self.say(cx, error.into()),
         }
+    }
+
+    fn has_transactions(&self, cx: &SessionContext<'_>) -> bool {
+        let database = self.database();
+        let mut databases = cx.node.config().databases.iter();
+        databases.find(|one| one.database == database).is_some_and(DatabaseConfig::has_transactions)
+    }
+
+    fn transact_line(&mut self, args: &[&[u8]], clock: Clock, cx: &mut SessionContext<'_>) {
+        let Some(positions) = cx.positions() else {
+            return self.say(cx, outcomes::reply(Outcome::Loading));
+        };
+        let max = self.shared.limits.max_value_len();
+        let transaction = program::of_line(positions, self.database(), args, clock, max);
+        let asked_len = args.iter().map(|arg| arg.len()).sum();
+        self.hold = Hold::Answers;
+        let number = self.wait(Answer::Waiting(Cost { asked_len, values: 1 }));
+        cx.transact(token(number, 0), transaction);
     }
 
     /// Takes a place in the order of replies.

@@ -151,7 +151,7 @@ impl Session {
             return self.say_error(cx, "ERR EXEC without MULTI");
         }
         let Transaction { queue, watched, database, .. } = std::mem::take(&mut self.transaction);
-        let Queue::Open(Lines { lines, .. }) = queue else {
+        let Queue::Open(Lines { lines, gate, .. }) = queue else {
             return self.say_error(cx, ABORTED);
         };
         if !watched.is_empty() && database != Some(self.database()) {
@@ -160,13 +160,14 @@ impl Session {
         if lines.is_empty() && watched.is_empty() {
             return self.say(cx, Reply::Array(Vec::new()));
         }
-        self.run_transaction(lines, watched, cx);
+        self.run_transaction(lines, watched, gate.is_some(), cx);
     }
 
     fn run_transaction(
         &mut self,
         lines: Vec<Vec<Bytes>>,
         watched: Vec<(Key, Option<u64>)>,
+        writes: bool,
         cx: &mut SessionContext<'_>,
     ) {
         let clock = self.clock(cx);
@@ -210,7 +211,7 @@ impl Session {
             _ => {
                 let max = self.shared.limits.max_value_len();
                 let transaction =
-                    program::of_lines(positions, database, lines, watched, clock, max);
+                    program::of_lines(positions, database, lines, watched, clock, max, writes);
                 let number = self.wait(Answer::Waiting(cost));
                 cx.transact(token(number, 0), transaction);
             }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
 use bytes::Bytes;
-use types::limits::TRANSACTION_KEYS_MAX;
 use types::{
     Access, Change, Command, Found, Key, Locked, Outcome, Refusal, Reply, Settle, Tag, Take, Then,
     Txid, Wire,
@@ -19,7 +18,7 @@ use crate::service::{Cx, Requests};
 type Out = Requests<Purpose>;
 
 /// Runs of a program, because it named further keys or an attempt was lost.
-const RUNS_MAX: u32 = 64;
+pub(crate) const RUNS_MAX: u32 = 64;
 /// Pause before a register that did not answer is asked again.
 const PAUSE: Nanos = Nanos::from_millis(20);
 /// Tries to settle a key, or to forget the record. Other nodes do it where this one gives up.
@@ -243,7 +242,7 @@ impl Coordinator {
             let KeyStep::Taken(found) = step else { return };
             states.insert(key.clone(), found.clone());
         }
-        if self.has_been_overtaken(&states) {
+        if self.transaction.is_overtaken(&states) {
             return self.abort(Outcome::Reply(Reply::NullArray), out);
         }
         self.runs += 1;
@@ -256,11 +255,8 @@ impl Coordinator {
                 keys.sort();
                 keys.dedup();
                 assert!(!keys.is_empty(), "the program has all states that it asked for");
-                if self.keys.len() + keys.len() > TRANSACTION_KEYS_MAX {
-                    let text = format!(
-                        "ERR transaction touches too many keys (max {TRANSACTION_KEYS_MAX})"
-                    );
-                    return self.abort(Outcome::Reply(Reply::error(text)), out);
+                if self.keys.len() + keys.len() > self.transaction.keys_max() {
+                    return self.abort(self.transaction.too_many_keys(), out);
                 }
                 for key in keys {
                     self.keys.insert(key.clone(), KeyStep::Taking(None));
@@ -269,16 +265,6 @@ impl Coordinator {
             }
             Ran::Done { changes, reply } => self.decide(&states, changes, reply, out),
         }
-    }
-
-    /// T7. Absent matches absent; present matches by the version that changed it last.
-    fn has_been_overtaken(&self, states: &States) -> bool {
-        self.transaction.watched.iter().any(|(key, version)| {
-            let now = states.get(key).filter(|found| found.value.is_some());
-            let is_by_any = mutation::is(Mutation::WatchAnyVersion);
-            let of = |found: &Found| if is_by_any { found.version } else { found.mod_version };
-            now.map(of) != *version && !mutation::is(Mutation::WatchIgnored)
-        })
     }
 
     fn decide(

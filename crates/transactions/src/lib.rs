@@ -27,10 +27,11 @@ mod program;
 pub mod record;
 mod resolver;
 mod service;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
 pub use effects::{Effect, Status};
-pub use program::{Program, Ran, States, Transaction};
+pub use program::{Mode, Program, Ran, States, Transaction};
 pub use record::{Record, RecordUpdate};
 pub use service::{Cx, Holder, Service};

@@ -18,6 +18,8 @@ base::mutations! {
     WatchIgnored = "tx-watch-ignored",
     /// T7. A watched key matches by the version that locks raise.
     WatchAnyVersion = "tx-watch-any-version",
+    /// T8. States that were read one after the other count as a snapshot.
+    SingleCollect = "tx-single-collect",
     /// T11. A live coordinator is pushed.
     PushLive = "tx-push-live",
     /// T11. A silent coordinator is never pushed.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use types::{Change, Clock, Database, Found, Key, Reply};
+use crate::mutation::{self, Mutation};
+use types::limits::{SNAPSHOT_KEYS_MAX, TRANSACTION_KEYS_MAX};
+use types::{Change, Clock, Database, Found, Key, Outcome, Reply};
 
 /// The states of the keys that are taken.
 pub type States = BTreeMap<Key, Found>;
@@ -34,4 +36,46 @@ pub struct Transaction {
     pub watched: Vec<(Key, Option<u64>)>,
     pub program: Arc<dyn Program>,
     pub clock: Clock,
+    pub mode: Mode,
+}
+
+/// How a transaction comes to the states of its keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// It locks them.
+    Update,
+    /// It reads them until all held at the same time. Its program should change none.
+    Snapshot,
+    /// It reads each once. Its program changes none.
+    PerKey,
+}
+
+impl Transaction {
+    /// Keys that it may touch.
+    #[must_use]
+    pub fn keys_max(&self) -> usize {
+        match self.mode {
+            Mode::Update => TRANSACTION_KEYS_MAX,
+            Mode::Snapshot | Mode::PerKey => SNAPSHOT_KEYS_MAX,
+        }
+    }
+
+    /// The answer to one that touches more.
+    #[must_use]
+    pub fn too_many_keys(&self) -> Outcome {
+        let max = self.keys_max();
+        Outcome::Reply(Reply::error(format!("ERR transaction touches too many keys (max {max})")))
+    }
+
+    /// A watched key has changed. Absent matches absent; present matches by the version that
+    /// changed it last. \[T7\]
+    #[must_use]
+    pub fn is_overtaken(&self, states: &States) -> bool {
+        self.watched.iter().any(|(key, version)| {
+            let now = states.get(key).filter(|found| found.value.is_some());
+            let is_by_any = mutation::is(Mutation::WatchAnyVersion);
+            let of = |found: &Found| if is_by_any { found.version } else { found.mod_version };
+            now.map(of) != *version && !mutation::is(Mutation::WatchIgnored)
+        })
+    }
 }

@@ -52,7 +52,7 @@ impl Resolver {
 
     fn look(&mut self, settle: Option<Settle>, out: &mut Out) {
         self.again = false;
-        let command = Command::holding(Access::Read, Then::Look);
+        let command = Command::holding(Access::Read, Then::Look { waits: false });
         let command = match settle {
             Some(settle) => command.after(settle),
             None => command,

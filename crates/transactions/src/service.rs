@@ -7,8 +7,9 @@ use types::{Command, Database, Incarnation, Key, Lock, NodeId, Outcome, Tag, Txi
 
 use crate::coordinator::{self, Coordinator, Fate, Retry};
 use crate::effects::{Effect, Status};
-use crate::program::Transaction;
+use crate::program::{Mode, Transaction};
 use crate::resolver::{self, Resolver};
+use crate::snapshot::{self, Snapshot};
 
 /// Workers that a node may have: their transactions are counted apart.
 const WORKERS_MAX: u64 = 256;
@@ -49,6 +50,7 @@ pub struct Service {
     last_token: u64,
     last_id: u64,
     coordinators: BTreeMap<u64, Coordinator>,
+    snapshots: BTreeMap<u64, Snapshot>,
     resolvers: BTreeMap<(Database, Key), Resolver>,
     asked: BTreeMap<u64, Asked>,
     timers: BTreeSet<(Nanos, Timer)>,
@@ -58,12 +60,14 @@ pub struct Service {
 #[derive(Debug)]
 enum Asked {
     Coordinator(u64, coordinator::Purpose),
+    Snapshot(u64, snapshot::Purpose),
     Resolver(Database, Key, resolver::Purpose),
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Timer {
     Coordinator(u64, Option<Key>),
+    Snapshot(u64),
     Resolver(Database, Key),
 }
 
@@ -116,6 +120,7 @@ impl Service {
             last_token: 0,
             last_id: 0,
             coordinators: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             resolvers: BTreeMap::new(),
             asked: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -127,13 +132,15 @@ impl Service {
     /// # Panics
     /// If it names no key.
     pub fn start(&mut self, cx: &mut Cx<'_>, tag: Tag, transaction: Transaction, deadline: Nanos) {
-        let watched = transaction.watched.iter().map(|(key, _)| key);
-        let keys = transaction.keys.iter().chain(watched).cloned().collect();
+        let keys = snapshot::keys_of(&transaction);
         let start = cx.unix;
         self.attempt(cx, Retry { tag, transaction, start, deadline, runs: 0, keys });
     }
 
     fn attempt(&mut self, cx: &mut Cx<'_>, retry: Retry) {
+        if retry.transaction.mode != Mode::Update {
+            return self.read(cx, retry);
+        }
         self.started += 1;
         let counter = self.started * WORKERS_MAX + self.worker;
         let (node, incarnation) = (self.me, self.incarnation);
@@ -145,6 +152,16 @@ impl Service {
         coordinator.start(&mut out);
         self.send_of_coordinator(cx, id, coordinator.database(), out);
         self.coordinators.insert(id, coordinator);
+    }
+
+    fn read(&mut self, cx: &mut Cx<'_>, retry: Retry) {
+        self.last_id += 1;
+        let (id, database) = (self.last_id, retry.transaction.database);
+        let mut snapshot = Snapshot::new(retry);
+        let mut out = Requests::default();
+        snapshot.start(&mut out);
+        self.send_of_snapshot(cx, id, database, out);
+        self.snapshots.insert(id, snapshot);
     }
 
     /// Commands of this node's clients wait for the end of a transaction.
@@ -167,6 +184,9 @@ impl Service {
                 self.with_coordinator(cx, id, |it, cx, out| {
                     it.on_outcome(cx, purpose, outcome, out)
                 })
+            }
+            Some(Asked::Snapshot(id, purpose)) => {
+                self.with_snapshot(cx, id, |it, cx, out| it.on_outcome(cx, purpose, outcome, out));
             }
             Some(Asked::Resolver(database, key, purpose)) => {
                 let place = (database, key);
@@ -202,6 +222,27 @@ impl Service {
         }
     }
 
+    fn with_snapshot(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: u64,
+        step: impl FnOnce(&mut Snapshot, &mut Cx<'_>, &mut Requests<snapshot::Purpose>) -> Fate,
+    ) {
+        let Some(snapshot) = self.snapshots.get_mut(&id) else { return };
+        let Some(retry) = snapshot.retry() else { return };
+        let (database, deadline) = (retry.transaction.database, retry.deadline);
+        let mut out = Requests::default();
+        let fate = step(snapshot, cx, &mut out);
+        if !matches!(fate, Fate::Goes) {
+            self.snapshots.remove(&id);
+            self.timers.remove(&(deadline, Timer::Snapshot(id)));
+        }
+        self.send_of_snapshot(cx, id, database, out);
+        if let Fate::Again(retry) = fate {
+            self.attempt(cx, *retry);
+        }
+    }
+
     /// The next time at which [`Service::on_timer`] has work.
     #[must_use]
     pub fn next_timer(&self) -> Option<Nanos> {
@@ -213,6 +254,9 @@ impl Service {
             match self.timers.pop_first() {
                 Some((_, Timer::Coordinator(id, key))) => {
                     self.with_coordinator(cx, id, |it, cx, out| it.on_timer(cx, key, out));
+                }
+                Some((_, Timer::Snapshot(id))) => {
+                    self.with_snapshot(cx, id, |it, cx, out| it.on_timer(cx, out));
                 }
                 Some((_, Timer::Resolver(database, key))) => {
                     let place = (database, key);
@@ -250,7 +294,7 @@ impl Service {
     /// No transaction is in progress, and no lock is met.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.coordinators.is_empty() && self.resolvers.is_empty()
+        self.coordinators.is_empty() && self.snapshots.is_empty() && self.resolvers.is_empty()
     }
 
     fn send_of_coordinator(
@@ -263,6 +307,17 @@ impl Service {
         let timers = out.wakes.iter().map(|(at, key)| (*at, Timer::Coordinator(id, key.clone())));
         self.timers.extend(timers);
         self.send(cx, database, out, |purpose| Asked::Coordinator(id, purpose));
+    }
+
+    fn send_of_snapshot(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: u64,
+        database: Database,
+        out: Requests<snapshot::Purpose>,
+    ) {
+        self.timers.extend(out.wakes.iter().map(|(at, _)| (*at, Timer::Snapshot(id))));
+        self.send(cx, database, out, |purpose| Asked::Snapshot(id, purpose));
     }
 
     fn send_of_resolver(

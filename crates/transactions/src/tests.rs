@@ -78,3 +78,34 @@ fn locks_of_a_dead_coordinator_end() {
         assert!(check(&world.history, Promise::Strict).holds());
     }
 }
+
+/// Two round trips, and no lock.
+#[test]
+fn quiet_reads_write_no_register() {
+    let mut world = World::new(1, Faults::NONE);
+    world.read(0, &[0, 1]);
+    assert_eq!(world.deliver_all(), 2, "the first collect");
+    assert_eq!(world.committed, 0);
+    assert_eq!(world.deliver_all(), 2, "the second one");
+    assert_eq!(world.committed, 1);
+    assert!(world.is_quiet() && !world.has_timers());
+    assert_eq!(world.writes(), 0);
+}
+
+/// A write between the collects makes another one follow.
+#[test]
+fn reads_between_writes_are_repeated() {
+    let mut world = World::new(1, Faults::NONE);
+    world.read(0, &[0, 1]);
+    world.deliver_one();
+    world.begin_plain(1, 0);
+    world.begin_plain(1, 1);
+    world.run_plain_all();
+    world.deliver_all();
+    for _ in 0..2 {
+        assert_eq!(world.committed, 2, "the plain commands");
+        assert_eq!(world.deliver_all(), 2);
+    }
+    assert_eq!(world.committed, 3);
+    assert!(check(&world.history, Promise::Strict).holds());
+}

@@ -67,6 +67,12 @@ impl Command {
         Command { hold: Some(Box::new(hold)), ..Command::new(access, Bytes::new()) }
     }
 
+    /// It acts under a lock, or finds it: it does not wait for its end.
+    #[must_use]
+    pub fn is_about_locks(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| !hold.waits())
+    }
+
     /// Only this node proposes it.
     #[must_use]
     pub fn stays(&self) -> bool {

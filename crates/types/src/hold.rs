@@ -4,7 +4,7 @@ use base::Millis;
 use bytes::Bytes;
 
 use crate::wire::{Malformed, Reader, Wire, put_blob, put_varint};
-use crate::{Change, ExpiryChange, TimeToLive, Txid};
+use crate::{Ballot, Change, ExpiryChange, NodeId, TimeToLive, Txid};
 
 /// Bytes of the key of a transaction's record, at most.
 pub const RECORD_KEY_LEN_MAX: usize = 64;
@@ -31,6 +31,14 @@ pub struct Hold {
     pub then: Then,
 }
 
+impl Hold {
+    /// It waits for the end of another transaction's hold, as commands without a hold do.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.settle.is_none() && self.then == Then::Look { waits: true }
+    }
+}
+
 /// The action of a command behind its [`Settle`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Then {
@@ -39,8 +47,9 @@ pub enum Then {
     Run,
     /// It takes the key for a transaction. The outcome is [`Outcome::Held`](crate::Outcome::Held).
     Take(Take),
-    /// It reads the state. The outcome is [`Outcome::Held`](crate::Outcome::Held).
-    Look,
+    /// It reads the state. The outcome is [`Outcome::Held`](crate::Outcome::Held). One that `waits`
+    /// is no command about locks: it waits for the end of a transaction as other commands do.
+    Look { waits: bool },
 }
 
 /// Takes a key for a transaction. Without effect where the transaction holds it already.
@@ -72,6 +81,23 @@ pub struct Found {
     pub version: u64,
     /// Version whose transition last changed the value or its time to live. Zero without a value.
     pub mod_version: u64,
+    /// Replicas that reported no register, with their ballot floors, where a quorum did.
+    pub absent_at: Vec<(NodeId, Ballot)>,
+}
+
+impl Found {
+    /// True if the key had this state at all times between two reads of it, `self` and `later`.
+    ///
+    /// Versions never repeat. Between two reports of absence a register may have come and gone.
+    /// It did not where one replica's floor stayed: each raises it when it removes one. \[T8\]
+    #[must_use]
+    pub fn stays_until(&self, later: &Found) -> bool {
+        match (self.absent_at.is_empty(), later.absent_at.is_empty()) {
+            (true, true) => self.version == later.version,
+            (false, false) => self.absent_at.iter().any(|seen| later.absent_at.contains(seen)),
+            _ => false,
+        }
+    }
 }
 
 /// A command met a lock, and had no effect.

@@ -17,6 +17,12 @@ pub const KEY_LEN_MAX: usize = 64 * 1024;
 /// Default bytes of one key's value (`max-value-size`).
 pub const VALUE_LEN_DEFAULT: usize = 1024 * 1024;
 
+/// Keys of one transaction that only reads.
+pub const SNAPSHOT_KEYS_MAX: usize = 16_384;
+
+/// Bytes of the values that one transaction reads without locks.
+pub const SNAPSHOT_LEN_MAX: usize = 256 << 20;
+
 /// Keys of one transaction.
 pub const TRANSACTION_KEYS_MAX: usize = 128;
 

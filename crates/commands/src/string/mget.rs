@@ -13,7 +13,7 @@ pub(super) const MODULE: Module = Module { rows: &[ROW], operations: handlers![G
 const ROW: CommandSpec = CommandSpec {
     name: "mget",
     arity: AtLeast(2),
-    summary: "Answers the strings at all the given keys, each read on its own.",
+    summary: "Answers the strings at all the given keys, as they are at one time.",
     complexity: "O(N) where N is the number of keys.",
     arguments: &[Argument::key().multiple()],
     flags: &[Readonly, Fast],

@@ -7,10 +7,9 @@ use std::collections::BTreeSet;
 
 use protocols::Peer;
 use transactions::{Cx, Effect, Holder, Service, Status, Transaction};
-use types::limits::TRANSACTION_KEYS_MAX;
 use types::{
-    Database, Incarnation, Key, Lock, Malformed, NodeId, Outcome, Reader, Reply, SessionId, Shard,
-    Tag, Txid, Wire,
+    Database, Incarnation, Key, Lock, Malformed, NodeId, Outcome, Reader, SessionId, Shard, Tag,
+    Txid, Wire,
 };
 
 use super::{Input, Worker};
@@ -78,10 +77,8 @@ impl Worker {
         let database = transaction.database;
         let watched = transaction.watched.iter().map(|(key, _)| key);
         let keys: BTreeSet<&Key> = transaction.keys.iter().chain(watched).collect();
-        if keys.is_empty() || keys.len() > TRANSACTION_KEYS_MAX {
-            let text =
-                format!("ERR transaction touches too many keys (max {TRANSACTION_KEYS_MAX})");
-            return self.shared.reply(tag, Outcome::Reply(Reply::error(text)));
+        if keys.is_empty() || keys.len() > transaction.keys_max() {
+            return self.shared.reply(tag, transaction.too_many_keys());
         }
         let is_of_users = database.is_of_users();
         let engine = self.engine_of(database).filter(|_| is_of_users);

@@ -1,7 +1,7 @@
 //! Rules that decide when a request may begin, and how large it may be.
 
 use commands::spec::Flag;
-use commands::{CommandSpec, Execution, SessionVerb};
+use commands::{Combine, CommandSpec, Execution, SessionVerb};
 use node::session::{self, Shortage};
 use resp::Limits;
 use types::{Access, Command};
@@ -40,7 +40,8 @@ pub(super) fn limits(shared: &Shared) -> Limits {
 /// last key.
 pub(super) fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
     match spec.execution {
-        Execution::PerKey(..) => argc > PARTS_AT_ONCE,
+        Execution::PerKey(_, Combine::Sum) => argc > PARTS_AT_ONCE,
+        Execution::PerKey(_, Combine::Array) => argc > 2,
         Execution::Keys(_) => true,
         Execution::Session(verb) => matches!(
             verb,

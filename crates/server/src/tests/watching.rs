@@ -18,7 +18,7 @@ fn slow_requests_are_logged_with_their_arguments() {
     world.ask(&mut client, "CLIENT SETNAME me");
     slowly(&mut world, &mut client, &["SET", "a", &"x".repeat(130)], 12);
     slowly(&mut world, &mut client, &["GET", "a"], 9);
-    world.send(&mut client, b"MGET a b\r\nGET quick\r\n");
+    world.send(&mut client, b"EXISTS a b\r\nGET quick\r\n");
     world.now += Nanos::from_millis(2_000);
     world.say(&mut client, b"");
     assert_eq!(world.ask(&mut client, "SLOWLOG LEN"), ":3\r\n");
@@ -29,7 +29,7 @@ fn slow_requests_are_logged_with_their_arguments() {
         )
     };
     let quick = "*2\r\n$3\r\nGET\r\n$5\r\nquick\r\n";
-    let several = "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$1\r\nb\r\n";
+    let several = "*3\r\n$6\r\nEXISTS\r\n$1\r\na\r\n$1\r\nb\r\n";
     // Replies become ready in any order.
     let either = [(quick, several), (several, quick)].map(|(last, first)| {
         let (last, first) = (entry(2, 3, 2_000_000, last), entry(1, 3, 2_000_000, first));

@@ -14,7 +14,7 @@ use node::session::{
     Ask, Client, Session, SessionContext, SessionFactory, Shortage, Socket, Wanted,
 };
 use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
-use transactions::{Ran, Transaction};
+use transactions::{Mode, Ran, Transaction};
 use types::positions::PUBLIC;
 use types::{Access, View};
 use types::{
@@ -260,7 +260,14 @@ impl World {
             Wanted::List { database, from_hash, limit } => {
                 self.list(database.0, *from_hash, *limit)
             }
-            Wanted::Transact(transaction) => self.transact(transaction),
+            Wanted::Transact(transaction) => {
+                let access = match transaction.mode {
+                    Mode::Update => Access::Update,
+                    Mode::Snapshot | Mode::PerKey => Access::Read,
+                };
+                let failed = transaction.keys.iter().find_map(|key| (self.fate)(key, access));
+                failed.unwrap_or_else(|| self.transact(transaction))
+            }
             Wanted::Explain { .. } => Outcome::Unsupported("world"),
         }
     }
@@ -275,6 +282,7 @@ impl World {
             ends: None,
             version: 0,
             mod_version: world.versions.get(&place(key)).copied().unwrap_or_default(),
+            absent_at: Vec::new(),
         };
         let has_changed = |(key, version): &(Key, Option<u64>)| {
             let now = found(self, key);

@@ -24,7 +24,7 @@ impl Update for Appending {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Register {
     pub(super) value: Option<bytes::Bytes>,
-    version: u64,
+    pub(super) version: u64,
     mod_version: u64,
     pub(super) lock: Option<Lock>,
 }
@@ -55,6 +55,7 @@ impl Register {
             ends: None,
             version,
             mod_version,
+            absent_at: Vec::new(),
         }
     }
 
@@ -83,7 +84,7 @@ impl Register {
                 }
                 Outcome::Reply(applied.reply)
             }
-            (Then::Look, None) => Outcome::Held(Box::new(self.found())),
+            (Then::Look { .. }, None) => Outcome::Held(Box::new(self.found())),
             (Then::Take(take), Some(lock)) if lock.txid == take.txid => {
                 Outcome::Held(Box::new(Found { version: lock.version, ..self.found() }))
             }

@@ -14,7 +14,7 @@ use types::{
 };
 
 use super::registers::Registers;
-use crate::{Cx, Effect, Holder, Program, Ran, Service, States, Status, Transaction};
+use crate::{Cx, Effect, Holder, Mode, Program, Ran, Service, States, Status, Transaction};
 
 const NODES: usize = 3;
 pub(super) const KEYS: u64 = 4;
@@ -186,20 +186,33 @@ impl World {
         self.begin_with(node, lists, declared);
     }
 
-    /// The same, and all keys are declared.
+    /// The same, all keys are declared, and it appends.
     pub(super) fn begin(&mut self, node: usize, lists: &[u64]) {
         self.begin_with(node, lists, usize::MAX);
+    }
+
+    /// A client reads these lists.
+    pub(super) fn read(&mut self, node: usize, lists: &[u64]) {
+        let steps = lists.iter().map(|&key| ListStep::Read { key }).collect();
+        self.begin_steps(node, steps, usize::MAX);
     }
 
     fn begin_with(&mut self, node: usize, lists: &[u64], declared: usize) {
         let mut steps = Steps::new();
         for &list in lists {
-            if self.rng.chance(0.7) {
+            let is_first = steps.is_empty() && declared == usize::MAX;
+            if is_first || self.rng.chance(0.7) {
                 let element = self.next();
                 steps.push(ListStep::Append { key: list, element });
             }
             steps.push(ListStep::Read { key: list });
         }
+        self.begin_steps(node, steps, declared);
+    }
+
+    fn begin_steps(&mut self, node: usize, steps: Steps, declared: usize) {
+        let is_read = steps.iter().all(|step| matches!(step, ListStep::Read { .. }));
+        let mode = if is_read { Mode::Snapshot } else { Mode::Update };
         let op = self.invoke(&steps);
         let tag = Tag(self.next());
         self.note(format!("node {node} begins {tag:?} {steps:?}"));
@@ -216,6 +229,7 @@ impl World {
             watched: Vec::new(),
             program: Arc::new(Lists { steps }),
             clock: Clock { unix: Millis(0), seed: 0 },
+            mode,
         };
         let deadline = self.now + TIMEOUT;
         self.with(node, |service, cx| service.start(cx, tag, transaction, deadline));
@@ -368,6 +382,14 @@ impl World {
         if !lives && self.rng.chance(0.5) {
             return;
         }
+        let waits = request.command.hold.as_ref().is_some_and(|hold| hold.waits());
+        let lock = self.registers.is_locked(request.database, &request.key);
+        if let Some(lock) = lock.filter(|_| waits && lives) {
+            let (database, key) = (request.database, request.key.clone());
+            self.with(request.node, |service, cx| service.on_locked(cx, database, key, lock));
+            self.requests.push(request);
+            return self.pass(Nanos::from_millis(1));
+        }
         let outcome = self.registers.run(request.database, &request.key, &request.command);
         self.note(format!(
             "node {} {:?} {:?} -> {outcome:?}",
@@ -460,6 +482,16 @@ impl World {
         let count = self.requests.len();
         (0..count).for_each(|_| self.deliver(0));
         count
+    }
+
+    /// Runs all commands without a transaction that are under way.
+    pub(super) fn run_plain_all(&mut self) {
+        (0..self.plain.len()).for_each(|_| self.run_plain(0));
+    }
+
+    /// Transitions of all registers so far.
+    pub(super) fn writes(&self) -> u64 {
+        self.registers.all.values().map(|register| register.version).sum()
     }
 
     pub(super) fn deliver_one(&mut self) {

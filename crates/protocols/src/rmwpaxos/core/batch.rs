@@ -83,7 +83,7 @@ impl Core {
                 continue;
             }
             self.run(cx, &mut operation, &mut builder);
-            if operation.command.hold.is_some() {
+            if operation.command.is_about_locks() {
                 if !builder.is_locked() {
                     // Those that waited share the transition: no other lock comes in between.
                     let last = std::mem::take(&mut turned_away);

@@ -4,7 +4,7 @@
 //! is over, and the fate of attempts.
 
 use base::Nanos;
-use types::{Access, Key, Lock, NodeId, Outcome, Round, SessionId};
+use types::{Access, Ballot, Key, Lock, NodeId, Outcome, Round, SessionId};
 
 use super::ancestry::{Ancestry, fate, outcome_of};
 use super::hooks::Hooks;
@@ -197,8 +197,12 @@ impl Core {
                         cx.fx.locked(active.key.clone(), locked.lock);
                     }
                 }
-                Some(outcome) => {
-                    if operation.command.hold.is_some() && !matches!(outcome, Outcome::Locked(_)) {
+                Some(mut outcome) => {
+                    if let (Outcome::Held(found), None) = (&mut outcome, &state) {
+                        found.absent_at = absent_at(cx, &round.reports);
+                    }
+                    if operation.command.is_about_locks() && !matches!(outcome, Outcome::Locked(_))
+                    {
                         LockedOut::let_in(&mut active.locked_out, Vec::new(), &mut active.queue);
                     }
                     self.answer(cx, &operation, outcome);
@@ -418,6 +422,12 @@ fn decide(cx: &Cx<'_>, reports: &Reports) -> Decision {
         }
     }
     Decision::Open
+}
+
+/// The members that report no register, with their floors.
+fn absent_at(cx: &Cx<'_>, reports: &Reports) -> Vec<(NodeId, Ballot)> {
+    let absent = reports.counted(cx.replicas).filter(|(_, report)| report.accepted.is_none());
+    absent.map(|(node, report)| (node, report.floor_ballot)).collect()
 }
 
 /// Equal rounds, never equal values. [spec 0.5]

@@ -278,7 +278,7 @@ fn may_combine(core: &Core, cx: &Cx<'_>, active: &Active) -> bool {
         // A long command would often run in vain.
         is_asked && operation.attempts.is_empty() && operation.command.body.len() <= STATE_LEN_MAX
     };
-    let waits = |operation: &Operation| operation.command.hold.is_none();
+    let waits = |operation: &Operation| !operation.command.is_about_locks();
     let is_locked = |state: &State| state.has_lock() && active.queue.iter().any(waits);
     // Only phase 1 finds out whether a time to live is over.
     let expires = |state: &State| state.has_expiry();

@@ -117,7 +117,7 @@ impl Operation {
     /// A command that meets a lock waits for its end, unless it is about locks or may have run.
     #[must_use]
     pub fn waits_for_locks(&self) -> bool {
-        !self.is_internal() && self.command.hold.is_none() && self.attempts.is_empty()
+        !self.is_internal() && !self.command.is_about_locks() && self.attempts.is_empty()
     }
 
     #[must_use]

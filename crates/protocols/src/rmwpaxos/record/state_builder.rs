@@ -120,7 +120,7 @@ impl<'a> StateBuilder<'a> {
             Then::Run if command.body.is_empty() => (Outcome::Reply(Reply::OK), false),
             Then::Run => self.run_free(update, command, clock),
             Then::Take(take) => self.take(take),
-            Then::Look => match self.lock() {
+            Then::Look { .. } => match self.lock() {
                 Some(lock) => (self.locked(lock), false),
                 None => (Outcome::Held(Box::new(self.found())), false),
             },
@@ -185,7 +185,7 @@ impl<'a> StateBuilder<'a> {
             _ => version,
         };
         let value = value.map(Bytes::copy_from_slice);
-        Found { value, ttl, ends, version, mod_version }
+        Found { value, ttl, ends, version, mod_version, absent_at: Vec::new() }
     }
 
     /// Ends the hold of a transaction. True if it held the key.

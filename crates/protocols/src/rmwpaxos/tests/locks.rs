@@ -25,7 +25,7 @@ fn take(counter: u64) -> Command {
 }
 
 fn look() -> Command {
-    Command::holding(Access::Read, Then::Look)
+    Command::holding(Access::Read, Then::Look { waits: false })
 }
 
 fn settle(counter: u64, version: u64, install: Change) -> Command {

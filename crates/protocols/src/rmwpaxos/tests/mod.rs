@@ -8,6 +8,7 @@ mod combined;
 mod contention;
 mod converge;
 mod deltas;
+mod double_collect;
 mod explore;
 mod listings;
 mod locks;

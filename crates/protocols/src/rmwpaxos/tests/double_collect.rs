@@ -1,0 +1,65 @@
+//! Two looks at a key, and whether its state stayed in between. [transactions T8]
+
+use base::Nanos;
+use types::{Access, Command, Found, Outcome, Tag, Then};
+
+use super::steps::claim;
+use super::strings::Ask;
+use super::world::World;
+
+fn look(world: &mut World, node: usize) -> Result<Found, String> {
+    let command = Command::holding(Access::Read, Then::Look { waits: true });
+    let tag: Tag = world.start_hold(node, command);
+    world.flow(|_| true);
+    world.calm();
+    match world.held_by(tag) {
+        Some(Outcome::Held(found)) => Ok((**found).clone()),
+        other => Err(format!("no state: {other:?}")),
+    }
+}
+
+/// Whether looks see the state stay while `between` happens.
+fn stays(world: &mut World, between: impl FnOnce(&mut World)) -> Result<bool, String> {
+    let before = look(world, 0)?;
+    between(world);
+    Ok(before.stays_until(&look(world, 0)?))
+}
+
+fn delete(world: &mut World) {
+    world.start(1, Ask::Delete);
+    world.flow(|_| true);
+    world.calm();
+}
+
+#[test]
+fn state_stays_without_writes() -> Result<(), String> {
+    let mut world = World::new(3, false, 1);
+    claim(stays(&mut world, |_| ())?, "absence")?;
+    world.write(0, Ask::Append("v"));
+    claim(stays(&mut world, |_| ())?, "a value")?;
+    delete(&mut world);
+    claim(stays(&mut world, |_| ())?, "a tombstone")
+}
+
+#[test]
+fn writes_between_looks_are_seen() -> Result<(), String> {
+    let mut world = World::new(3, false, 1);
+    claim(!stays(&mut world, |world| _ = world.write(1, Ask::Append("v")))?, "a first value")?;
+    claim(!stays(&mut world, |world| _ = world.write(1, Ask::Append("w")))?, "another value")?;
+    claim(!stays(&mut world, delete)?, "a deletion")
+}
+
+#[test]
+fn key_that_came_and_went_is_seen() -> Result<(), String> {
+    let mut world = World::new(3, false, 1);
+    let came_and_went = |world: &mut World| {
+        world.write(1, Ask::Append("v"));
+        delete(world);
+        world.pass_at(1, Nanos::from_millis(1_100));
+        world.flow(|_| true);
+        world.calm();
+        assert!((0..3).all(|node| world.held(node).is_none()), "it is removed everywhere");
+    };
+    claim(!stays(&mut world, came_and_went)?, "it was there in between")?;
+    claim(stays(&mut world, |_| ())?, "it is gone")
+}
