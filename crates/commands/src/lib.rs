@@ -12,6 +12,7 @@
 //! refuse bad arguments before they read the key, and `max-value-size` limits values.
 
 mod bitmap;
+mod cluster;
 mod connection;
 mod context;
 pub mod docs;
@@ -19,6 +20,7 @@ mod elements;
 pub mod errors;
 pub mod glob;
 mod hash;
+pub mod hash_slot;
 mod help;
 mod hyperloglog;
 mod interpreter;

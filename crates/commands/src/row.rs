@@ -73,6 +73,8 @@ pub(crate) const CONNECTION: CommandSpec =
 pub(crate) const TRANSACTION: CommandSpec =
     CommandSpec { group: Group::Transactions, categories: &[Category::Transaction], ..ANY };
 
+pub(crate) const CLUSTER: CommandSpec = CommandSpec { group: Group::Cluster, ..ANY };
+
 pub(crate) const SERVER: CommandSpec = ANY;
 
 /// The tips of commands that add up an integer of each key.

@@ -10,6 +10,7 @@ crate::module::modules! {
     info,
     lolwut,
     memory,
+    role,
     time,
 }
 

@@ -25,6 +25,7 @@ pub(crate) static GROUPS: &[&[Module]] = &[
     crate::sorted_set::MODULES,
     crate::transactions::MODULES,
     crate::monitoring::MODULES,
+    crate::cluster::MODULES,
 ];
 
 /// All rows, subcommands within their containers. The compiler sorts them by name within a folder.
@@ -59,7 +60,10 @@ pub fn find(args: &[&[u8]]) -> Result<&'static CommandSpec, ErrorReply> {
     };
     match args.get(1) {
         Some(subcommand) if !spec.subcommands.is_empty() => {
-            spec.subcommand(subcommand).ok_or_else(|| errors::unknown_subcommand(name, subcommand))
+            spec.subcommand(subcommand).ok_or_else(|| {
+                refused::subcommand_error(spec.name, subcommand)
+                    .unwrap_or_else(|| errors::unknown_subcommand(name, subcommand))
+            })
         }
         _ => Ok(spec),
     }
@@ -270,7 +274,11 @@ mod tests {
         verbs.sort_unstable();
         verbs.dedup();
         assert_eq!(verbs.len(), count);
-        assert_eq!(count, SessionVerb::ReadWrite as usize + 1, "a verb without a row");
+        assert_eq!(
+            count,
+            SessionVerb::ClusterCountFailureReports as usize + 1,
+            "a verb without a row"
+        );
     }
 
     #[test]

@@ -22,7 +22,8 @@ use crate::recorder::{Call, Recorder};
 use crate::session_factory::Shared;
 use crate::transaction::Transaction;
 use crate::{
-    client_command, config_command, encoding, info, memory_command, outcomes, program, wait,
+    client_command, cluster_command, config_command, encoding, info, memory_command, outcomes,
+    program, wait,
 };
 
 pub(crate) use self::rules::bulk_len_max;
@@ -326,7 +327,20 @@ impl Session {
             SessionVerb::Hello => self.hello(args, cx),
             SessionVerb::Auth => self.auth(args, cx),
             SessionVerb::Select => self.select(args, cx),
-            SessionVerb::ReadOnly | SessionVerb::ReadWrite => self.say_ok(cx),
+            SessionVerb::ReadOnly | SessionVerb::ReadWrite | SessionVerb::Asking => self.say_ok(cx),
+            SessionVerb::Role
+            | SessionVerb::ClusterInfo
+            | SessionVerb::ClusterNodes
+            | SessionVerb::ClusterSlots
+            | SessionVerb::ClusterShards
+            | SessionVerb::ClusterReplicas
+            | SessionVerb::ClusterSlaves
+            | SessionVerb::ClusterMyId
+            | SessionVerb::ClusterMyShardId
+            | SessionVerb::ClusterCountFailureReports => {
+                let reply = cluster_command::reply(verb, args, cx);
+                self.say(cx, reply);
+            }
             SessionVerb::Time => {
                 let numbers = [cx.unix.0 / 1_000, cx.unix.0 % 1_000 * 1_000];
                 let texts = numbers.iter().map(|number| Reply::bulk(number.to_string()));

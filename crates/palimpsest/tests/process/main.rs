@@ -32,3 +32,4 @@ mod status;
 mod support;
 mod surface;
 mod transactions;
+mod way_in;

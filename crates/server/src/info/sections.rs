@@ -7,6 +7,7 @@ use node::status::NodeStatus;
 
 use super::process::{self, human};
 use super::{REDIS_VERSION, line, stat};
+use crate::endpoints::forty_digits;
 use crate::rates::HERTZ;
 use crate::session::Session;
 
@@ -62,11 +63,7 @@ pub(super) fn server(
 /// Forty digits that no other run of a node has.
 fn run_id(status: &NodeStatus) -> String {
     let cluster = status.cluster.as_deref().unwrap_or("none");
-    let word = |number: u32| {
-        let text = format!("{cluster} {} {} {number}", status.id, status.incarnation);
-        base::checksum::hash(text.as_bytes())
-    };
-    format!("{:016x}{:016x}{:016x}", word(0), word(1), word(2))[..40].to_string()
+    forty_digits(&format!("{cluster} {} {}", status.id, status.incarnation))
 }
 
 pub(super) fn clients(text: &mut String, session: &Session, cx: &SessionContext<'_>) {

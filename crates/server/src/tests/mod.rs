@@ -1,5 +1,6 @@
 //! Sessions driven with bytes and outcomes: no socket, no clock, no node.
 
+mod cluster_clients;
 mod conversations;
 mod information;
 mod orders;

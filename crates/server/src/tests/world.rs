@@ -13,7 +13,8 @@ use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::session::{
     Ask, Client, Session, SessionContext, SessionFactory, Shortage, Socket, Wanted,
 };
-use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
+use node::status::{DatabaseFigures, Facts, MemberView, NodeStatus, Phase};
+use node::summary::{NodeState, Summary};
 use transactions::{Mode, Ran, Transaction};
 use types::positions::PUBLIC;
 use types::{Access, View};
@@ -31,10 +32,29 @@ pub struct FakeNode {
     settings: ClientSettings,
     /// How often all sessions were to take a step.
     pub steps: AtomicU64,
+    pub cluster: Vec<MemberView>,
+    pub ready: bool,
 }
 
 fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+/// A member that serves clients.
+fn member_view(id: u16) -> MemberView {
+    MemberView {
+        node: NodeId(id),
+        address: format!("127.0.0.1:{id}"),
+        is_self: id == 1,
+        up: true,
+        silent_for: Some(Millis(0)),
+        round_trip: Some(Nanos(u64::from(10 - id))),
+        summary: Some(Summary {
+            advertise: format!("store-{id}.example:{}", 7_000 + id),
+            state: NodeState::Ready,
+            ..Summary::default()
+        }),
+    }
 }
 
 impl FakeNode {
@@ -72,7 +92,9 @@ impl FakeNode {
         let clock = AtomicU64::new(0);
         let settings = ClientSettings::new(&config);
         let steps = AtomicU64::new(0);
-        FakeNode { config: Arc::new(config), databases: Vec::new(), clock, settings, steps }
+        let cluster = (1..=3).map(member_view).collect();
+        let config = Arc::new(config);
+        FakeNode { config, databases: Vec::new(), clock, settings, steps, cluster, ready: true }
     }
 }
 
@@ -89,6 +111,10 @@ impl Facts for FakeNode {
         &self.settings
     }
 
+    fn cluster(&self) -> Vec<MemberView> {
+        self.cluster.clone()
+    }
+
     fn step_sessions(&self) {
         self.steps.fetch_add(1, Relaxed);
     }
@@ -102,7 +128,7 @@ impl Facts for FakeNode {
             incarnation: Default::default(),
             amnesia: Default::default(),
             members: Vec::new(),
-            ready: true,
+            ready: self.ready,
             limits: node::settings::Agreed::default(),
             loading: false,
             writes_refused: None,
