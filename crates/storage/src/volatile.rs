@@ -45,8 +45,8 @@ impl VolatileStore {
     #[must_use]
     pub fn new(beginning: Beginning) -> VolatileStore {
         let forgotten = beginning == Beginning::Forgotten;
-        let shard = |_| Kept { forgotten, records: Records::default() };
-        let database = |_| (0..SHARDS).map(shard).collect();
+        let shard = |database| Kept { forgotten, records: Records::new(database) };
+        let database = |it| (0..SHARDS).map(|_| shard(Database(it as u8))).collect();
         VolatileStore { databases: (0..SPACES).map(database).collect(), scanned: Vec::new() }
     }
 

@@ -85,8 +85,7 @@ pub fn key(shard: Shard, txid: Txid) -> Key {
 /// The key with these bytes, as a lock names it.
 #[must_use]
 pub fn key_of(bytes: &[u8]) -> Key {
-    let shard = Shard(bytes.first().copied().unwrap_or_default());
-    Key::at(shard.first_hash() | base::checksum::hash(bytes) >> 8, bytes)
+    types::positions::hidden_key(bytes)
 }
 
 const READ: u8 = 1;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Key;
+use crate::{Database, Key, Shard};
 
 /// Bytes of a cluster's secret.
 pub const SECRET_LEN: usize = 192;
@@ -39,6 +39,24 @@ impl Positions {
     pub fn key(&self, bytes: &[u8]) -> Key {
         Key::at(self.of(bytes), bytes)
     }
+
+    /// The position of a key of this database. Keys of hidden keyspaces need no secret, because no
+    /// client chooses them: see [`hidden_key`].
+    #[must_use]
+    pub fn of_database(&self, database: Database, bytes: &[u8]) -> u64 {
+        if database.is_hidden() { of_hidden(bytes) } else { self.of(bytes) }
+    }
+}
+
+/// The key with these bytes in a hidden keyspace. The first byte is its shard.
+#[must_use]
+pub fn hidden_key(bytes: &[u8]) -> Key {
+    Key::at(of_hidden(bytes), bytes)
+}
+
+fn of_hidden(bytes: &[u8]) -> u64 {
+    let shard = Shard(bytes.first().copied().unwrap_or_default());
+    shard.first_hash() | base::checksum::hash(bytes) >> 8
 }
 
 /// A secret is shown nowhere.
@@ -89,6 +107,19 @@ mod tests {
         };
         assert_eq!(shards(&PUBLIC).iter().filter(|&&keys| keys > 0).count(), 1);
         assert!(shards(&positions(1)).iter().all(|&keys| keys < 100));
+    }
+
+    #[test]
+    fn keys_of_hidden_keyspaces_need_no_secret() {
+        let database = Database(3);
+        for (bytes, shard) in [(&b"\x07record"[..], 7), (b"\xff", 255), (b"", 0)] {
+            let key = hidden_key(bytes);
+            assert_eq!(key.shard(), Shard(shard));
+            for positions in [&positions(1), &PUBLIC] {
+                assert_eq!(positions.of_database(database.hidden(), bytes), key.hash());
+                assert_eq!(positions.of_database(database, bytes), positions.of(bytes));
+            }
+        }
     }
 
     #[test]

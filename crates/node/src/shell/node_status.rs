@@ -12,7 +12,7 @@ use protocols::Stats;
 use storage::{Lack, disk};
 use transport::ClusterId;
 use types::{
-    AmnesiaCount, Command, Database, Incarnation, NodeId, Outcome, Positions, SessionId, Tag,
+    AmnesiaCount, Command, Database, Incarnation, Key, NodeId, Outcome, Positions, SessionId, Tag,
 };
 
 use super::clock::Clocks;
@@ -165,7 +165,7 @@ impl SharedNodeStatus {
     ) {
         assert!(!database.is_of_users(), "registers of users change through sessions");
         let Some(positions) = self.positions.get() else { return answer(Outcome::Loading) };
-        let key = positions.key(key);
+        let key = Key::at(positions.of_database(database, key), key);
         let owner = usize::from(key.shard().0) % self.workers.len();
         let tag = match self.own_requests.add(answer) {
             Ok(tag) => tag,

@@ -414,7 +414,8 @@ impl<M: Memory> Shared<M> {
                 meta.is_some_and(|meta| offset_of(meta) != Some(home.at))
             }
             Kind::Cell => {
-                let hash = self.positions().of(reading.key(&content, buffers));
+                let key = reading.key(&content, buffers);
+                let hash = self.positions().of_database(home.shard.database, key);
                 let is_it = |slot| if slot == home.at { Match::Yes } else { Match::No };
                 self.search(home.shard, hash, is_it) == Ok(None)
             }

@@ -224,7 +224,8 @@ impl<M: Memory> Check<M> {
             self.report.unfinished += u64::from(is_excused);
             return is_excused;
         };
-        let position = self.shared.positions().of(reading.key(&content, &self.buffers));
+        let key = reading.key(&content, &self.buffers);
+        let position = self.shared.positions().of_database(id.database, key);
         hash.is_none_or(|hash| position == hash)
     }
 }

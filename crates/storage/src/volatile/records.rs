@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use types::key::ByHash;
 use types::positions::PUBLIC;
-use types::{Key, Positions};
+use types::{Database, Key, Positions};
 
 use super::packed::Packed;
 
@@ -17,16 +17,15 @@ const KEPT_CAPACITY: usize = 64;
 #[derive(Debug)]
 pub(super) struct Records {
     table: HashTable<Packed>,
+    database: Database,
     positions: Positions,
 }
 
-impl Default for Records {
-    fn default() -> Records {
-        Records { table: HashTable::new(), positions: PUBLIC.clone() }
-    }
-}
-
 impl Records {
+    pub(super) fn new(database: Database) -> Records {
+        Records { table: HashTable::new(), database, positions: PUBLIC.clone() }
+    }
+
     /// # Panics
     /// If there are records already.
     pub(super) fn set_positions(&mut self, positions: &Positions) {
@@ -45,7 +44,8 @@ impl Records {
         match self.table.find_mut(place_of(key.hash()), is_it) {
             Some(known) => *known = packed,
             None => {
-                let place_again = |packed: &Packed| place_again(&self.positions, packed);
+                let place_again =
+                    |packed: &Packed| place_again((&self.positions, self.database), packed);
                 self.table.insert_unique(place_of(key.hash()), packed, place_again);
             }
         }
@@ -63,14 +63,18 @@ impl Records {
     fn shrink(&mut self) {
         let table = &mut self.table;
         if table.capacity() > KEPT_CAPACITY && table.capacity() / 8 > table.len() {
-            let place_again = |packed: &Packed| place_again(&self.positions, packed);
+            let place_again =
+                |packed: &Packed| place_again((&self.positions, self.database), packed);
             table.shrink_to(2 * table.len(), place_again);
         }
     }
 
     /// About `limit` records in key order from `from_hash` on, and where to go on. Never splits a hash.
     pub(super) fn list(&self, from_hash: u64, limit: usize) -> (Vec<(Key, Bytes)>, Option<u64>) {
-        let hashed = self.table.iter().map(|packed| (hash_of(&self.positions, packed), packed));
+        let hashed = self
+            .table
+            .iter()
+            .map(|packed| (hash_of((&self.positions, self.database), packed), packed));
         let mut found: Vec<_> = hashed.filter(|(hash, _)| *hash >= from_hash).collect();
         let mut next_hash = None;
         if limit < found.len() {
@@ -93,16 +97,16 @@ impl Records {
 }
 
 /// The position of its key in the hash space.
-fn hash_of(positions: &Positions, packed: &Packed) -> u64 {
-    positions.of(packed.parts().0)
+fn hash_of((positions, database): (&Positions, Database), packed: &Packed) -> u64 {
+    positions.of_database(database, packed.parts().0)
 }
 
 fn place_of(hash: u64) -> u64 {
     ByHash.hash_one(hash)
 }
 
-fn place_again(positions: &Positions, packed: &Packed) -> u64 {
-    place_of(hash_of(positions, packed))
+fn place_again(of: (&Positions, Database), packed: &Packed) -> u64 {
+    place_of(hash_of(of, packed))
 }
 
 #[cfg(test)]
@@ -130,22 +134,28 @@ mod tests {
         }
     }
 
-    fn keys() -> impl Strategy<Value = Key> {
+    fn keys() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
-            4 => (0_u8..40).prop_map(|number| Key::new(&[number])),
-            1 => (0_u8..4, 0_usize..300).prop_map(|(byte, len)| Key::new(&vec![byte; len])),
+            4 => (0_u8..40).prop_map(|number| vec![number]),
+            1 => (0_u8..4, 0_usize..300).prop_map(|(byte, len)| vec![byte; len]),
         ]
     }
 
-    fn step() -> impl Strategy<Value = (Key, Option<Vec<u8>>)> {
+    fn step() -> impl Strategy<Value = (Vec<u8>, Option<Vec<u8>>)> {
         (keys(), proptest::option::weighted(0.7, vec(any::<u8>(), 0..200)))
     }
 
     proptest! {
         #[test]
-        fn records_are_a_map_in_key_order(steps in vec(step(), 0..200), limit in 1_usize..20) {
-            let (mut records, mut model) = (Records::default(), Model::new());
-            for (key, record) in steps {
+        fn records_are_a_map_in_key_order(
+            steps in vec(step(), 0..200),
+            limit in 1_usize..20,
+            is_hidden in any::<bool>(),
+        ) {
+            let database = if is_hidden { Database(3).hidden() } else { Database(3) };
+            let (mut records, mut model) = (Records::new(database), Model::new());
+            for (bytes, record) in steps {
+                let key = Key::at(PUBLIC.of_database(database, &bytes), &bytes);
                 match &record {
                     Some(record) => records.put(&key, record),
                     None => records.remove(&key),
@@ -162,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_table_grows_and_gives_its_memory_back() {
-        let mut records = Records::default();
+        let mut records = Records::new(Database(3));
         let key = |number: u32| Key::new(&number.to_le_bytes());
         (0..5_000).for_each(|number| records.put(&key(number), &number.to_be_bytes()));
         assert!((0..5_000).all(|n| records.get(&key(n)) == Some(&n.to_be_bytes()[..])));

@@ -1,10 +1,14 @@
 //! Without faults the medium is a map that survives restarts.
 
+use std::path::Path;
+
 use base::Prng;
 use proptest::prelude::*;
 use storage::pmem::layout::Geometry;
+use storage::pmem::verify::verify_memory;
 use storage::volatile::Beginning;
-use storage::{Completion, Load, Place, Store};
+use storage::{Completion, Load, Place, Share, Store};
+use types::positions::hidden_key;
 use types::{Key, Shard, Ticket};
 
 use crate::support::*;
@@ -192,4 +196,45 @@ fn large_records_come_back() {
     let mut store = open(&memory).store(0);
     assert_eq!(found(store.load(&cell(&key))).as_deref(), Some(&b"small again"[..]));
     assert_eq!(found(store.load(&cell(b"other"))), Some(large));
+}
+
+/// Their keys have positions of their own.
+#[test]
+fn hidden_keyspaces_are_listed_and_verified() {
+    let database = DATABASE.hidden();
+    let databases = u32::from(database.0) + 1;
+    let (memory, pmem) = format_with(Geometry { databases, ..SMALL }, 64 << 20);
+    let keys: Vec<Key> = (0..200_u8).map(|it| hidden_key(&[7, it])).collect();
+    let mut store = pmem.store(0);
+    for key in &keys {
+        store.put(&Place::Cell(database, key.clone()), key.bytes());
+    }
+    store.submit();
+    drop((store, pmem));
+    let mut store = open(&memory).store(0);
+    for key in &keys {
+        let place = Place::Cell(database, key.clone());
+        assert_eq!(found(store.load(&place)).as_deref(), Some(key.bytes()));
+    }
+    poll(&mut store);
+    store.scan(1, database, Shard(7).first_hash(), 1_000);
+    let listed = poll(&mut store).into_iter().find_map(|completion| match completion {
+        Completion::Scanned { records, .. } => Some(records),
+        _ => None,
+    });
+    let mut expected: Vec<Key> = keys.clone();
+    expected.sort();
+    let listed: Vec<Key> = listed.unwrap_or_default().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(listed, expected);
+    let mut registers = 0;
+    while registers < keys.len() as u64 {
+        store.scrub(Share { worker: 0, workers: 1 }, 1 << 20);
+        for completion in poll(&mut store) {
+            let Completion::Scrubbed(step) = completion else { panic!("{completion:?}") };
+            registers += step.registers;
+            assert!(registers == keys.len() as u64 || !step.has_ended, "{registers}");
+        }
+    }
+    let report = verify_memory(memory.stopped(), Path::new("modelled")).expect("it is ours");
+    assert_eq!((report.faults_count, report.registers), (0, keys.len() as u64));
 }

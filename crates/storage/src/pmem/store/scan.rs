@@ -64,7 +64,9 @@ impl<M: Memory> PmemStore<M> {
             let buffers = &mut self.scratch.buffers;
             let found = self.shared.read_live(entry.slot, shard, Kind::Cell, buffers);
             let whole = found.and_then(|(_, reading, content)| {
-                let key = self.shared.positions().key(reading.key(&content, buffers));
+                let key = reading.key(&content, buffers);
+                let position = self.shared.positions().of_database(shard.database, key);
+                let key = Key::at(position, key);
                 let record = Bytes::copy_from_slice(reading.record(&content, buffers));
                 (key.hash() == entry.hash).then_some((key, record))
             });

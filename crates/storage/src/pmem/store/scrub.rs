@@ -130,7 +130,8 @@ impl<M: Memory> PmemStore<M> {
         let buffers = &mut self.scratch.buffers;
         let found = self.shared.read_live(entry.slot, id, Kind::Cell, buffers);
         let is_whole = found.as_ref().is_some_and(|(_, reading, content)| {
-            self.shared.positions().of(reading.key(content, buffers)) == entry.hash
+            let key = reading.key(content, buffers);
+            self.shared.positions().of_database(id.database, key) == entry.hash
         });
         done.bytes += found.map_or(PAGE, |(home, _, _)| home.class.slot_len());
         if is_whole {

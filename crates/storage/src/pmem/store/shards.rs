@@ -164,7 +164,8 @@ impl<M: Memory> PmemStore<M> {
                 return Match::Yes;
             }
             // An entry vouches for its hash: another hash means that it leads to a wrong slot.
-            if shared.positions().of(found) == key.hash() { Match::No } else { Match::Damaged }
+            let position = shared.positions().of_database(shard.database, found);
+            if position == key.hash() { Match::No } else { Match::Damaged }
         })?;
         let found = entry.zip(located).map(|(entry, (home, reading, content))| Located {
             entry: Some(entry),
