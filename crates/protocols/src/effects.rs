@@ -64,6 +64,8 @@ pub struct Effects<M> {
     pub warnings: Vec<String>,
     /// Keys whose commands wait for the end of a transaction, which the worker sees to.
     pub locked: Vec<(Key, Lock)>,
+    /// Records of transactions that should be forgotten by now.
+    pub records: Vec<Key>,
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
     pub violation: Option<Violation>,
@@ -84,6 +86,7 @@ impl<M> Default for Effects<M> {
             forgotten: Vec::new(),
             warnings: Vec::new(),
             locked: Vec::new(),
+            records: Vec::new(),
             suspects: Vec::new(),
             violation: None,
         }

@@ -148,6 +148,8 @@ pub struct Env {
     pub compare_every: Nanos,
     /// True where changes outlive the process; promises then need a durable ceiling.
     pub durable: bool,
+    /// The keyspace is hidden: its values are records of transactions, which are forgotten soon.
+    pub transient: bool,
     /// This instance owns the shards with `shard % workers == worker`.
     pub worker: usize,
     pub workers: usize,

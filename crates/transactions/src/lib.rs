@@ -23,6 +23,7 @@ mod conflict;
 mod coordinator;
 mod effects;
 pub mod mutation;
+mod patrol;
 mod program;
 pub mod record;
 mod resolver;

@@ -7,12 +7,16 @@ use types::{Command, Database, Incarnation, Key, Lock, NodeId, Outcome, Tag, Txi
 
 use crate::coordinator::{self, Coordinator, Fate, Retry};
 use crate::effects::{Effect, Status};
+use crate::patrol::{self, Patrol};
 use crate::program::{Mode, Transaction};
 use crate::resolver::{self, Resolver};
 use crate::snapshot::{self, Snapshot};
 
 /// Workers that a node may have: their transactions are counted apart.
 const WORKERS_MAX: u64 = 256;
+
+/// Records that are looked after at a time.
+const PATROLS_MAX: usize = 256;
 
 /// The node of a transaction's coordinator, as this node knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +55,8 @@ pub struct Service {
     last_id: u64,
     coordinators: BTreeMap<u64, Coordinator>,
     snapshots: BTreeMap<u64, Snapshot>,
+    /// By the records that they are about.
+    patrols: BTreeMap<(Database, Key), (u64, Patrol)>,
     resolvers: BTreeMap<(Database, Key), Resolver>,
     asked: BTreeMap<u64, Asked>,
     timers: BTreeSet<(Nanos, Timer)>,
@@ -61,6 +67,7 @@ pub struct Service {
 enum Asked {
     Coordinator(u64, coordinator::Purpose),
     Snapshot(u64, snapshot::Purpose),
+    Patrol((Database, Key), u64, patrol::Purpose),
     Resolver(Database, Key, resolver::Purpose),
 }
 
@@ -121,6 +128,7 @@ impl Service {
             last_id: 0,
             coordinators: BTreeMap::new(),
             snapshots: BTreeMap::new(),
+            patrols: BTreeMap::new(),
             resolvers: BTreeMap::new(),
             asked: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -177,6 +185,22 @@ impl Service {
         self.resolvers.insert(place, resolver);
     }
 
+    /// A record of this database stays for longer than a transaction takes.
+    pub fn on_record(&mut self, cx: &mut Cx<'_>, database: Database, record: Key) {
+        let place = (database, record);
+        if self.patrols.len() >= PATROLS_MAX {
+            let oldest = self.patrols.iter().min_by_key(|(_, (id, _))| *id);
+            let oldest = oldest.map(|(place, _)| place.clone());
+            oldest.map(|place| self.patrols.remove(&place));
+        }
+        let Some(patrol) = Patrol::new(place.1.clone()) else { return };
+        let mut out = Requests::default();
+        patrol.start(&mut out);
+        self.last_id += 1;
+        self.patrols.insert(place.clone(), (self.last_id, patrol));
+        self.send_of_patrol(cx, &place, out);
+    }
+
     /// The end of an [`Effect::Run`].
     pub fn on_outcome(&mut self, cx: &mut Cx<'_>, token: u64, outcome: Outcome) {
         match self.asked.remove(&token) {
@@ -196,6 +220,17 @@ impl Service {
                     self.resolvers.remove(&place);
                 }
                 self.send_of_resolver(cx, &place, out);
+            }
+            Some(Asked::Patrol(place, id, purpose)) => {
+                let Some((_, patrol)) = self.patrols.get_mut(&place).filter(|it| it.0 == id) else {
+                    return;
+                };
+                let mut out = Requests::default();
+                let ends = patrol.on_outcome(cx, purpose, outcome, &mut out);
+                self.send_of_patrol(cx, &place, out);
+                if ends {
+                    self.patrols.remove(&place);
+                }
             }
             None => {}
         }
@@ -285,10 +320,23 @@ impl Service {
     }
 
     /// The answer to an [`Effect::Ask`]. It counts only from the transaction's own incarnation.
-    pub fn on_status(&mut self, txid: Txid, status: Status) {
+    pub fn on_status(&mut self, cx: &mut Cx<'_>, txid: Txid, status: Status) {
         let is_alive = status == Status::Alive;
         self.resolvers.values_mut().for_each(|it| it.on_status(txid, is_alive));
         self.coordinators.values_mut().for_each(|it| it.on_status(txid, is_alive));
+        if !is_alive {
+            self.forget_finished(cx, txid);
+        }
+    }
+
+    fn forget_finished(&mut self, cx: &mut Cx<'_>, txid: Txid) {
+        let mut all: Vec<((Database, Key), Requests<patrol::Purpose>)> = Vec::new();
+        for (place, (_, patrol)) in &mut self.patrols {
+            let mut out = Requests::default();
+            patrol.on_finished(txid, &mut out);
+            all.push((place.clone(), out));
+        }
+        all.into_iter().for_each(|(place, out)| self.send_of_patrol(cx, &place, out));
     }
 
     /// No transaction is in progress, and no lock is met.
@@ -307,6 +355,17 @@ impl Service {
         let timers = out.wakes.iter().map(|(at, key)| (*at, Timer::Coordinator(id, key.clone())));
         self.timers.extend(timers);
         self.send(cx, database, out, |purpose| Asked::Coordinator(id, purpose));
+    }
+
+    fn send_of_patrol(
+        &mut self,
+        cx: &mut Cx<'_>,
+        place: &(Database, Key),
+        out: Requests<patrol::Purpose>,
+    ) {
+        let Some((id, _)) = self.patrols.get(place) else { return };
+        let id = *id;
+        self.send(cx, place.0, out, |purpose| Asked::Patrol(place.clone(), id, purpose));
     }
 
     fn send_of_snapshot(

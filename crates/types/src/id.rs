@@ -77,6 +77,12 @@ impl Database {
         Database(self.0 + DATABASES as u8 + 1)
     }
 
+    /// The keyspace that this hidden one is beside.
+    #[must_use]
+    pub const fn beside(self) -> Option<Database> {
+        if self.is_hidden() { Some(Database(self.0 - DATABASES as u8 - 1)) } else { None }
+    }
+
     /// True for a keyspace beside another one.
     #[must_use]
     pub const fn is_hidden(self) -> bool {

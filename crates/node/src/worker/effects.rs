@@ -91,6 +91,8 @@ impl<P: Protocol> EngineOf<P> {
         }
         let locked = self.fx.locked.drain(..);
         shared.locked.extend(locked.map(|(key, lock)| (self.database, key, lock)));
+        let records = self.fx.records.drain(..);
+        shared.records.extend(records.map(|key| (self.database, key)));
         for key in std::mem::take(&mut self.fx.disowned) {
             self.disown(shared, key.shard(), Some(&key));
         }
@@ -156,6 +158,7 @@ fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
         || !fx.forgotten.is_empty()
         || !fx.warnings.is_empty()
         || !fx.locked.is_empty()
+        || !fx.records.is_empty()
         || !fx.appends.is_empty()
         || fx.violation.is_some()
 }

@@ -97,6 +97,10 @@ impl Worker {
         for (database, key, lock) in std::mem::take(&mut self.shared.locked) {
             self.on_locked(database, key, lock);
         }
+        for (hidden, record) in std::mem::take(&mut self.shared.records) {
+            let Some(database) = hidden.beside() else { continue };
+            self.with_service(|service, cx| service.on_record(cx, database, record));
+        }
         for (tag, outcome) in std::mem::take(&mut self.service_outcomes) {
             self.with_service(|service, cx| service.on_outcome(cx, tag.0 & TOKEN_MASK, outcome));
         }
@@ -111,7 +115,9 @@ impl Worker {
 
     /// The service has work before any other input comes.
     pub(super) fn has_service_work(&self) -> bool {
-        !self.service_outcomes.is_empty() || !self.shared.locked.is_empty()
+        !self.service_outcomes.is_empty()
+            || !self.shared.locked.is_empty()
+            || !self.shared.records.is_empty()
     }
 
     /// Takes the outcomes of services out of this turn's replies. While outputs are held back, they
@@ -215,7 +221,7 @@ impl Worker {
             }
             Ok(Word::Answer { txid, status }) => {
                 if txid.node == from.node && txid.incarnation <= from.incarnation {
-                    self.service.on_status(txid, status);
+                    self.with_service(|service, cx| service.on_status(cx, txid, status));
                 }
                 true
             }

@@ -104,6 +104,8 @@ pub(crate) struct WorkerState {
     pub(crate) suspects: Vec<NodeId>,
     /// Keys whose commands wait for the end of a transaction.
     pub(crate) locked: Vec<(Database, Key, Lock)>,
+    /// Records that should be forgotten by now, each with its hidden keyspace.
+    pub(crate) records: Vec<(Database, Key)>,
     pub(crate) warnings: Vec<String>,
     pub(crate) hold: AmnesiaHold,
     pub(crate) scans: Vec<ScanInFlight>,

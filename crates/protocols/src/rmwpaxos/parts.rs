@@ -25,6 +25,7 @@ use super::services::anti_entropy::{patrol, pending_repairs, ranges};
 use super::services::expirer::{self, Expirer};
 use super::services::explaining::Explanations;
 use super::services::forwarding::Forwarding;
+use super::services::lingering::{self, Lingering};
 use super::services::listing::Lists;
 use super::services::recovery::keys::{self as recovery, Recovery};
 use super::services::rollback_detector::{Past, RollbackDetector};
@@ -43,6 +44,7 @@ pub(crate) struct Parts {
     pub(crate) anti_entropy: AntiEntropy,
     pub(crate) detector: RollbackDetector,
     pub(crate) forwarding: Forwarding,
+    pub(crate) lingering: Lingering,
     pub(crate) lists: Lists,
     pub(crate) explanations: Explanations,
 }
@@ -80,6 +82,7 @@ impl Parts {
             anti_entropy: AntiEntropy::default(),
             detector: RollbackDetector::default(),
             forwarding: Forwarding::new(env.incarnation),
+            lingering: Lingering::default(),
             lists: Lists::default(),
             explanations: Explanations::default(),
         }
@@ -242,6 +245,7 @@ impl Parts {
             core,
             detector: &mut self.detector,
             deletion: &mut self.deletion,
+            lingering: &mut self.lingering,
         };
         (&mut self.anti_entropy, parts)
     }
@@ -269,6 +273,7 @@ impl Parts {
             }
             Due::Collect => self.deletion.on_due(core, cx, &key),
             Due::Expire => expirer::on_due(core, cx, &key),
+            Due::Linger => self.lingering.on_due(cx, key, core.env().transient),
             Due::Remind => self.anti_entropy.repairs.on_due(core, cx, &key),
             Due::Deliver { to, lower, insist } => {
                 let (anti_entropy, mut parts) = self.comparing(core);
@@ -286,6 +291,7 @@ impl Parts {
                     ranges.doubt(cx, shard, ranges::own_place(cx));
                 }
             }
+            lingering::LINGER => self.lingering.on_timer(cx),
             expirer::EXPIRE => self.expirer.on_timer(cx),
             recovery::RETRY => self.recovery.on_timer(core, ranges, cx),
             patrol::PATROL => self.anti_entropy.patrol.on_timer(ranges, core.env(), cx),
@@ -358,6 +364,8 @@ impl Parts {
         let ranges = &mut self.anti_entropy.ranges;
         match notice {
             Notice::Accepted(shard) => ranges.on_write(cx, shard),
+            Notice::Lingers { key } => self.lingering.note(cx, &key),
+            Notice::Ended { key } => self.lingering.forget(&key),
             Notice::Removed(shard) => ranges.on_removal(cx, shard),
             Notice::Chosen { key, state } => {
                 if state.has_expiry() {
@@ -384,6 +392,7 @@ impl Parts {
             && self.lists.is_empty()
             && self.explanations.is_empty()
             && self.deletion.is_empty()
+            && self.lingering.is_empty()
             && self.anti_entropy.repairs.is_quiet()
             && self.anti_entropy.ranges.is_quiet()
     }

@@ -122,6 +122,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             request_timeout,
             once_timeout: request_timeout,
             compare_every,
+            transient: false,
             durable,
             worker,
             workers,

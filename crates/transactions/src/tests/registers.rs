@@ -39,6 +39,10 @@ impl Registers {
         self.all.get(&(database, key.clone())).and_then(|it| it.lock.clone())
     }
 
+    pub(super) fn version(&self, place: &(Database, Key)) -> u64 {
+        self.all.get(place).map_or(0, |register| register.version)
+    }
+
     pub(super) fn run(&mut self, database: Database, key: &Key, command: &Command) -> Outcome {
         let register = self.all.entry((database, key.clone())).or_default();
         register.run(database, command)

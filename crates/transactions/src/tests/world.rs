@@ -42,6 +42,9 @@ struct Request {
     command: Command,
     /// Its sender is not answered any more.
     is_orphan: bool,
+    /// Its proposer is gone: it was computed from a state of this version, and has no effect on any
+    /// later one.
+    base: Option<u64>,
 }
 
 /// A question on its way to a node, or its answer on the way back.
@@ -271,7 +274,7 @@ impl World {
         match effect {
             Effect::Run { token, database, key, command } => {
                 let incarnation = self.incarnations[node];
-                let is_orphan = false;
+                let (is_orphan, base) = (false, None);
                 self.requests.push(Request {
                     node,
                     incarnation,
@@ -280,6 +283,7 @@ impl World {
                     key,
                     command,
                     is_orphan,
+                    base,
                 });
             }
             Effect::Reply { tag, outcome } => self.reply(tag, outcome),
@@ -333,6 +337,7 @@ impl World {
                 let span = 10 + self.rng.below(120);
                 self.paused_until[node] = self.now + Nanos::from_millis(span);
             }
+            7 => self.find_records(node),
             _ => {
                 for _ in 0..self.rng.below(6) {
                     self.deliver_any();
@@ -379,7 +384,9 @@ impl World {
             return self
                 .with(request.node, |service, cx| service.on_outcome(cx, request.token, outcome));
         }
-        if !lives && self.rng.chance(0.5) {
+        let place = (request.database, request.key.clone());
+        let is_late = request.base.is_some_and(|base| base != self.registers.version(&place));
+        if !lives && (is_late || self.rng.chance(0.5)) {
             return;
         }
         let waits = request.command.hold.as_ref().is_some_and(|hold| hold.waits());
@@ -451,7 +458,9 @@ impl World {
             }
             None => {}
             Some(status) => {
-                self.services[question.from].on_status(question.txid, status);
+                self.with(question.from, |service, cx| {
+                    service.on_status(cx, question.txid, status)
+                });
             }
         }
     }
@@ -471,10 +480,11 @@ impl World {
         self.incarnations[node] = Incarnation(self.incarnations[node].0 + 1);
         self.services[node] = Service::new(NodeId(node as u16 + 1), self.incarnations[node], 0);
         self.paused_until[node] = Nanos::ZERO;
-        self.requests
-            .iter_mut()
-            .filter(|request| request.node == node)
-            .for_each(|request| request.is_orphan = true);
+        for request in self.requests.iter_mut().filter(|request| request.node == node) {
+            let place = (request.database, request.key.clone());
+            request.is_orphan = true;
+            request.base.get_or_insert_with(|| self.registers.version(&place));
+        }
     }
 
     /// Delivers all requests that are under way, and returns how many there were.
@@ -513,10 +523,25 @@ impl World {
         self.faults = Faults::NONE;
         self.paused_until = vec![Nanos::ZERO; NODES];
         self.run_dry();
+        for node in 0..NODES {
+            self.find_records(node);
+            self.run_dry();
+        }
         for list in 0..KEYS {
             self.begin_plain(0, list);
         }
         self.run_dry();
+    }
+
+    /// This node is told of all records.
+    fn find_records(&mut self, node: usize) {
+        let records = self.registers.all.iter().filter(|(_, register)| register.value.is_some());
+        let records = records.map(|((database, key), _)| (*database, key.clone()));
+        let records: Vec<(Database, Key)> =
+            records.filter(|(database, _)| database.is_hidden()).collect();
+        for (_, record) in records {
+            self.with(node, |service, cx| service.on_record(cx, DATABASE, record));
+        }
     }
 
     fn run_dry(&mut self) {
@@ -534,10 +559,12 @@ impl World {
         panic!("work that never ends\n{}", self.log);
     }
 
-    /// No lock is left.
+    /// No lock is left, and no record.
     pub(super) fn check_registers(&self, seed: u64) {
         for ((database, key), register) in &self.registers.all {
             assert_eq!(register.lock, None, "seed {seed}: {database:?} {key:?}\n{}", self.log);
+            let is_record = database.is_hidden() && register.value.is_some();
+            assert!(!is_record, "seed {seed}: {key:?} {:?}\n{}", register.value, self.log);
         }
     }
 }

@@ -49,6 +49,10 @@ impl Hooks for NoParts {}
 pub(crate) enum Notice {
     /// A state was accepted here.
     Accepted(Shard),
+    /// A state was accepted here that the end of a transaction changes.
+    Lingers { key: Key },
+    /// That end was accepted here.
+    Ended { key: Key },
     /// A collected tombstone was removed here.
     Removed(Shard),
     /// A state that expires, is a tombstone or remembers commands was chosen by a proposal of this

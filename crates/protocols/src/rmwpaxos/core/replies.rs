@@ -238,9 +238,16 @@ impl Core {
         meta.saw(ballot);
         let meta: &ShardMeta = meta;
         let (me, contended_for) = (self.env.me, self.contended_for());
-        let mut has_ages = false;
+        let (mut has_ages, transient) = (false, self.env.transient);
+        let lingers = |register: &Option<Register>| {
+            let state = register.as_ref().and_then(|register| register.state.as_ref());
+            state.is_some_and(|state| state.lingers(transient))
+        };
+        let (mut lingered, mut goes_on_lingering) = (false, false);
         let accepted = cx.cache.with(key, |register| {
+            lingered = lingers(register);
             let accepted = acceptor::on_accept(register, meta, epoch, proposal, moment);
+            goes_on_lingering = lingers(register);
             if let (Accepted::Yes { changed: true, .. }, Some(register)) = (accepted, register) {
                 has_ages = register.has_ages();
                 note_proposer(register, ballot.node() == me, moment.now, contended_for);
@@ -251,6 +258,11 @@ impl Core {
             self.counters.expiring_states += u64::from(has_ages);
             cx.cache.persist(key);
             self.notices.push(Notice::Accepted(key.shard()));
+            match (lingered, goes_on_lingering) {
+                (_, true) => self.notices.push(Notice::Lingers { key: key.clone() }),
+                (true, false) => self.notices.push(Notice::Ended { key: key.clone() }),
+                (false, false) => {}
+            }
         }
         accepted
     }

@@ -98,6 +98,7 @@ pub enum Due {
     Collect,
     Expire,
     Remind,
+    Linger,
     /// A member seems to hold only `lower`.
     Deliver {
         to: NodeId,

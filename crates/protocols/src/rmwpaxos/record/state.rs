@@ -219,6 +219,13 @@ impl State {
         self.0.header.header.flags & HAS_LOCK != 0
     }
 
+    /// The end of a transaction changes it: it has a lock, or it is a record, as every value of a
+    /// `transient` keyspace.
+    #[must_use]
+    pub(crate) fn lingers(&self, transient: bool) -> bool {
+        self.has_lock() || (transient && !self.is_tombstone())
+    }
+
     #[must_use]
     pub fn lock(&self) -> Option<LockFields<'_>> {
         if !self.has_lock() {

@@ -10,6 +10,7 @@ mod converge;
 mod deltas;
 mod double_collect;
 mod explore;
+mod lingering;
 mod listings;
 mod locks;
 mod memory;

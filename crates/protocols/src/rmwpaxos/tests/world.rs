@@ -198,6 +198,7 @@ impl World {
             request_timeout: REQUEST_TIMEOUT,
             once_timeout: ONCE_TIMEOUT,
             compare_every: Nanos::ZERO,
+            transient: false,
             durable: self.durable,
             worker: usize::from(self.key.shard().0),
             workers: 256,

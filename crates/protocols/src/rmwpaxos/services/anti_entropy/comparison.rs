@@ -27,6 +27,7 @@ use crate::rmwpaxos::message::{BUCKETS, Digests, Due, Held, Message};
 use crate::rmwpaxos::progress::counters::Figure;
 use crate::rmwpaxos::progress::operation::Source;
 use crate::rmwpaxos::record::register::Register;
+use crate::rmwpaxos::services::lingering::Lingering;
 use crate::rmwpaxos::services::rollback_detector::{Past, RollbackDetector};
 
 /// Registers of one question.
@@ -57,6 +58,7 @@ pub(crate) struct Helpers<'a> {
     pub(crate) core: &'a mut Core,
     pub(crate) detector: &'a mut RollbackDetector,
     pub(crate) deletion: &'a mut Deletion,
+    pub(crate) lingering: &'a mut Lingering,
 }
 
 /// Figures of comparisons.
@@ -248,7 +250,7 @@ impl AntiEntropy {
         let Some(shard) = self.ranges.walk.as_ref().map(|walk| walk.shard) else { return };
         cx.about(shard);
         for (key, found) in &scanned.records {
-            note_found(parts.deletion, cx, key, found);
+            note_found(parts, cx, key, found);
         }
         let (own, lost) = held_of(scanned, until);
         // A node with damaged records cannot claim to be equal. A floor that rose during the scan
@@ -499,16 +501,20 @@ impl AntiEntropy {
     }
 }
 
-/// Reports a leftover to deletion, since its proposer may have given up on it.
+/// Reports a leftover of a deletion or transaction, since its proposer may have given up on it.
 fn note_found(
-    deletion: &mut Deletion,
+    parts: &mut Helpers<'_>,
     cx: &mut Cx<'_>,
     key: &Key,
     found: &ScannedRegister<Register>,
 ) {
     let ScannedRegister::Present(register) = found else { return };
     if let Some(state) = deletion::leftover(register) {
-        deletion.on_found(cx, key, register.accepted.ballot().node(), state);
+        parts.deletion.on_found(cx, key, register.accepted.ballot().node(), state);
+    }
+    let transient = parts.core.env().transient;
+    if register.state.as_ref().is_some_and(|state| state.lingers(transient)) {
+        parts.lingering.note(cx, key);
     }
 }
 
