@@ -122,6 +122,7 @@ impl NodeView {
             version,
             advertise,
             admin,
+            sentinel: _,
             state,
             writes_refused,
             remarks,

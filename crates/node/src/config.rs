@@ -36,6 +36,8 @@ pub struct NodeConfig {
     pub id: NodeId,
     /// Where clients connect. Port 0 takes any free one.
     pub listen: String,
+    /// Where clients of Redis Sentinel connect; `None` for nowhere. Port 0 takes any free one.
+    pub sentinel_listen: Option<String>,
     pub announced: Announced,
     /// The address that other nodes connect to. Must equal this node's entry in their lists.
     pub peer_listen: String,

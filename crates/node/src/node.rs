@@ -24,12 +24,12 @@ use crate::config::{BadConfig, MemberAddress, NodeConfig};
 use crate::events::event;
 use crate::formation::{Cluster, Durable, Formation, Standing};
 use crate::registry;
-use crate::session::SessionFactory;
+use crate::session::{ClientPort, SessionFactory};
 use crate::settings::Databases;
 use crate::shell::control::{self, Control, ControlParts};
 use crate::shell::event_loop::EventLoop;
 use crate::shell::media::{Media, MediaError, Start};
-use crate::shell::node_status::{Membership, SharedNodeStatus};
+use crate::shell::node_status::{Listens, Membership, SharedNodeStatus};
 use crate::shell::worker_thread::{self, WorkerThread};
 use crate::shell::{Clocks, Mail, Mailbox, record};
 use crate::status::{Facts, NodeStatus, Phase};
@@ -293,7 +293,14 @@ fn start(
 ) -> Result<Node, StartError> {
     let config = Arc::new(config);
     let acceptor = network.acceptor()?;
-    let (listener, listen) = listen(&config.listen)?;
+    let (listener, listen_address) = listen(&config.listen)?;
+    let mut listeners = vec![(ClientPort::Keys, listener)];
+    let mut sentinel = None;
+    if let Some(address) = &config.sentinel_listen {
+        let (listener, local) = listen(address)?;
+        listeners.push((ClientPort::Sentinel, listener));
+        sentinel = Some(local);
+    }
     let polls = (0..config.workers).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
     let workers = polls
         .iter()
@@ -317,8 +324,9 @@ fn start(
         stats: Stats::default(),
     };
     let clocks = Clocks::new();
+    let listens = Listens { clients: listen_address, sentinel };
     let node_status =
-        SharedNodeStatus::new(Arc::clone(&config), clocks, listen, workers, mail, membership);
+        SharedNodeStatus::new(Arc::clone(&config), clocks, listens, workers, mail, membership);
     let node_status = Arc::new(node_status);
     if is_damaged {
         event!(
@@ -342,7 +350,7 @@ fn start(
         rng,
     };
     let control = Control::new(parts)?;
-    let threads = Mutex::new(spawn(&node_status, control, polls, listener, &factory)?);
+    let threads = Mutex::new(spawn(&node_status, control, polls, listeners, &factory)?);
     Ok(Node { node_status, threads })
 }
 
@@ -413,19 +421,19 @@ fn spawn(
     node_status: &Arc<SharedNodeStatus>,
     mut control: Control,
     polls: Vec<Poll>,
-    listener: TcpListener,
+    listeners: Vec<(ClientPort, TcpListener)>,
     factory: &Arc<dyn SessionFactory>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    let mut listener = Some(listener);
+    let mut listeners = Some(listeners);
     let mut workers = Vec::new();
     for (index, poll) in polls.into_iter().enumerate() {
-        let mut listener = listener.take();
-        if let Some(listener) = &mut listener {
+        let mut listeners = listeners.take().unwrap_or_default();
+        for (_, listener) in &mut listeners {
             let token = worker_thread::TOKEN_LISTENER;
             poll.registry().register(listener, token, Interest::READABLE)?;
         }
         let worker =
-            WorkerThread::new(index, Arc::clone(node_status), poll, listener, Arc::clone(factory));
+            WorkerThread::new(index, Arc::clone(node_status), poll, listeners, Arc::clone(factory));
         workers.push(worker);
     }
     let mut threads = Vec::new();

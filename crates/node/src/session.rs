@@ -60,6 +60,17 @@ pub struct Client {
     pub local: SocketAddr,
     /// The worker whose thread runs the session.
     pub worker: usize,
+    pub port: ClientPort,
+}
+
+/// A port that clients connect to.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ClientPort {
+    /// For commands on keys.
+    #[default]
+    Keys,
+    /// For clients that look for a node as they look for a master at Redis Sentinel.
+    Sentinel,
 }
 
 /// One client's conversation.

@@ -161,6 +161,8 @@ pub struct NodeStatus {
     pub listen: SocketAddr,
     /// `HOST:PORT` that clients are told to connect to.
     pub advertise: String,
+    /// `HOST:PORT` that clients of Redis Sentinel are told to connect to, if the node answers them.
+    pub sentinel: Option<String>,
 }
 
 /// Estimated contents of this node's replica of a database. See the module `worker::census`.

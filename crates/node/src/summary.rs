@@ -24,6 +24,8 @@ pub struct Summary {
     pub advertise: String,
     /// `HOST:PORT` of its admin pages; empty without any.
     pub admin: String,
+    /// `HOST:PORT` for clients of Redis Sentinel; empty if it does not answer them.
+    pub sentinel: String,
     pub state: NodeState,
     /// Why writes are refused; empty while they are taken.
     pub writes_refused: String,
@@ -120,6 +122,7 @@ mod tag {
     pub(super) const LATENCY_P99: u8 = 18;
     pub(super) const ROUND_TRIPS: u8 = 19;
     pub(super) const REMARKS: u8 = 20;
+    pub(super) const SENTINEL: u8 = 21;
 }
 
 /// Collects fields; a text beyond its limit is cut.
@@ -161,6 +164,7 @@ impl Wire for Summary {
         fields.text(tag::VERSION, &self.version);
         fields.text(tag::ADVERTISE, &self.advertise);
         fields.text(tag::ADMIN, &self.admin);
+        fields.text(tag::SENTINEL, &self.sentinel);
         let state =
             NodeState::ALL.iter().position(|state| *state == self.state).unwrap_or_default();
         fields.number(tag::STATE, state as u64);
@@ -211,6 +215,7 @@ impl Summary {
             tag::VERSION => self.version = text()?,
             tag::ADVERTISE => self.advertise = text()?,
             tag::ADMIN => self.admin = text()?,
+            tag::SENTINEL => self.sentinel = text()?,
             tag::STATE => {
                 let code = usize::try_from(number()?).unwrap_or(usize::MAX);
                 // A later version may have more of them.
@@ -306,6 +311,7 @@ mod tests {
             version: "0.1.0".into(),
             advertise: "store.example:6379".into(),
             admin: "store.example:7379".into(),
+            sentinel: "store.example:26379".into(),
             state: NodeState::Recovering,
             writes_refused: "disk full".into(),
             remarks: vec!["one line".into(), "another".into()],

@@ -78,6 +78,8 @@ pub(crate) struct ServeArgs {
 pub(crate) struct Config {
     pub node: NodeConfig,
     pub admin_listen: String,
+    /// The master that clients of Redis Sentinel ask for.
+    pub sentinel_name: String,
     pub password: Option<Vec<u8>>,
     pub metrics_password: Option<Vec<u8>>,
     pub metrics_loopback: bool,
@@ -167,6 +169,10 @@ impl Flags {
         if let Some(address) = &self.advertise {
             address::split("--advertise", address)?;
         }
+        if let Some(address) = &self.sentinel_listen {
+            address::split("--sentinel-listen", address)?;
+        }
+        let sentinel_name = sentinel_name(self.sentinel_name)?;
         let members = match &self.cluster {
             Some(text) => parse_members(text).map_err(|bad| Failure::usage(bad.0))?,
             None => Vec::new(),
@@ -193,6 +199,7 @@ impl Flags {
         let node = NodeConfig {
             id: NodeId(id),
             listen,
+            sentinel_listen: self.sentinel_listen,
             announced: Announced {
                 version: VERSION.into(),
                 advertise: self.advertise,
@@ -220,7 +227,27 @@ impl Flags {
             format: self.log_format.unwrap_or_default(),
             level: self.log_level.unwrap_or_default(),
         };
-        Ok(Config { node, admin_listen, password, metrics_password, metrics_loopback, log })
+        Ok(Config {
+            node,
+            admin_listen,
+            sentinel_name,
+            password,
+            metrics_password,
+            metrics_loopback,
+            log,
+        })
+    }
+}
+
+/// Clients send it as one word.
+fn sentinel_name(typed: Option<String>) -> Result<String, Failure> {
+    let name = typed.unwrap_or_else(|| server::SENTINEL_NAME_DEFAULT.into());
+    let is_word = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_word && !name.contains(',') {
+        true => Ok(name),
+        false => Err(Failure::usage(format!(
+            "--sentinel-name {name:?} is no name: use printable ASCII without blanks and commas"
+        ))),
     }
 }
 
@@ -322,6 +349,19 @@ pub(crate) struct LocalAddresses {
     pub listen: String,
     pub peer: String,
     pub admin: String,
+    /// For clients of Redis Sentinel, if the node answers them.
+    pub sentinel: Option<String>,
+}
+
+/// Host and port of the `--sentinel-listen` of `dev`, which asks for no password.
+pub(crate) fn split_sentinel(address: &str) -> Result<(String, u16), Failure> {
+    let (host, port) = address::split("--sentinel-listen", address)?;
+    if !address::is_loopback(address) {
+        return Err(Failure::usage(format!(
+            "--sentinel-listen {address} is beyond loopback: 'dev' serves this machine only"
+        )));
+    }
+    Ok((host.to_string(), port))
 }
 
 /// A node of `dev`: all databases alike.
@@ -337,6 +377,7 @@ pub(crate) fn local(
         listen: Some(addresses.listen),
         peer_listen: Some(addresses.peer),
         admin_listen: Some(addresses.admin),
+        sentinel_listen: addresses.sentinel,
         data_dir: Some(data_dir),
         durability: Some(durability.to_string()),
         protocol: Some(protocol.to_string()),
@@ -396,12 +437,15 @@ fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// The flags by which a node listens, and their values.
-fn listeners(config: &Config) -> [(&'static str, &str); 3] {
-    [
-        ("--listen", &config.node.listen),
-        ("--peer-listen", &config.node.peer_listen),
-        ("--admin-listen", &config.admin_listen),
-    ]
+fn listeners(config: &Config) -> Vec<(&'static str, &str)> {
+    let mut all = vec![
+        ("--listen", config.node.listen.as_str()),
+        ("--peer-listen", config.node.peer_listen.as_str()),
+        ("--admin-listen", config.admin_listen.as_str()),
+    ];
+    let sentinel = config.node.sentinel_listen.as_deref();
+    all.extend(sentinel.map(|address| ("--sentinel-listen", address)));
+    all
 }
 
 /// Refuses to listen at a host that no name service knows.

@@ -22,7 +22,16 @@ pub(crate) fn session_factory(config: &Config) -> Arc<RespSessionFactory> {
         max_value_size: config.node.max_value_size,
         once_window: config.node.once_window,
         version: VERSION,
+        sentinel_name: config.sentinel_name.clone(),
     })
+}
+
+/// The address for clients of Redis Sentinel in the line that tells a node's addresses.
+pub(crate) fn sentinel_text(node: &Node) -> String {
+    match node.status().sentinel {
+        Some(address) => format!("sentinel on {address}, "),
+        None => String::new(),
+    }
 }
 
 /// Takes the admin port before the node touches its directory.

@@ -1,5 +1,6 @@
 //! The members of the cluster as clients may reach them, and the slots that each of them serves.
 
+use base::Nanos;
 use commands::hash_slot;
 use node::session::SessionContext;
 use node::status::{MemberView, NodeStatus};
@@ -31,6 +32,9 @@ pub(crate) struct Endpoint {
     pub serves: bool,
     /// Milliseconds since its last report.
     pub silent_for: Option<u64>,
+    pub round_trip: Option<Nanos>,
+    /// Host and port for clients of Redis Sentinel, if it answers them.
+    pub sentinel: Option<(String, u16)>,
 }
 
 /// All members, sorted by id.
@@ -77,6 +81,11 @@ impl Endpoints {
         deal(self.all.len(), |at| usable.contains(&at))
     }
 
+    /// Forty digits that name the sentinel port of `node`.
+    pub(crate) fn sentinel_id(&self, node: &Endpoint) -> String {
+        forty_digits(&format!("{} sentinel {}", self.cluster, node.node))
+    }
+
     /// Forty digits that name the shard whose master is the member at `at`.
     pub(crate) fn shard_id(&self, at: usize) -> String {
         forty_digits(&format!("{} shard {}", self.cluster, self.all[at].node))
@@ -100,6 +109,8 @@ fn endpoint(member: &MemberView, cluster: &str, status: &NodeStatus) -> Endpoint
         is_up: member.up,
         serves: member.up && if member.is_self { status.ready } else { is_ready },
         silent_for: member.silent_for.map(|time| time.0),
+        round_trip: member.round_trip,
+        sentinel: summary.and_then(|summary| sentinel(&summary.sentinel)),
     }
 }
 
@@ -116,7 +127,15 @@ fn alone(cluster: &str, status: &NodeStatus) -> Endpoint {
         is_up: true,
         serves: status.ready,
         silent_for: Some(0),
+        round_trip: None,
+        sentinel: status.sentinel.as_deref().and_then(sentinel),
     }
+}
+
+/// Host and port of an announced address; `None` for an empty one.
+fn sentinel(address: &str) -> Option<(String, u16)> {
+    let (host, port) = split(address);
+    (port > 0).then(|| (host.to_string(), port))
 }
 
 /// Host and port of `HOST:PORT`, without the brackets around an IPv6 address. Port 0 where there

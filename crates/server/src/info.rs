@@ -31,6 +31,8 @@ const SECTIONS: &[&str] = &[
     "keyspace",
     "palimpsest",
 ];
+/// At the port for clients of Redis Sentinel.
+const OF_SENTINEL: &[&str] = &["server", "clients", "cpu", "stats", "sentinel"];
 /// Only in `INFO all` and by name.
 const EXTRA: &[&str] = &["commandstats", "latencystats"];
 
@@ -40,7 +42,8 @@ pub(crate) fn reply(session: &Session, wanted: &[&[u8]], cx: &SessionContext<'_>
     let default = wanted.is_empty() || named("default");
     let status = cx.node.status();
     let mut text = String::new();
-    for section in SECTIONS {
+    let sections = if session.is_sentinel() { OF_SENTINEL } else { SECTIONS };
+    for section in sections {
         let by_default = default && !EXTRA.contains(section);
         if everything || by_default || named(section) {
             if !text.is_empty() {
@@ -108,6 +111,7 @@ fn put(
                 line(text, format_args!("errorstat_{kind}:count={count}"));
             }
         }
+        "sentinel" => sections::sentinel(text, session, cx),
         "cluster" => line(text, format_args!("cluster_enabled:0")),
         "palimpsest" => palimpsest(text, session, status, cx),
         // `avg_ttl` is left out: no node knows it.

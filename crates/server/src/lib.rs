@@ -35,6 +35,7 @@ mod program;
 mod rates;
 mod recorder;
 mod redact;
+mod sentinel;
 mod session;
 mod session_factory;
 mod slow;
@@ -46,7 +47,7 @@ mod walk;
 mod watching;
 mod words;
 
-pub use session_factory::{RespSessionFactory, ServerConfig};
+pub use session_factory::{RespSessionFactory, SENTINEL_NAME_DEFAULT, ServerConfig};
 
 #[cfg(test)]
 mod tests;

@@ -93,7 +93,8 @@ impl Session {
                 }
                 self.publish(cx);
                 let (id, version) = (self.id(), self.facts.protocol);
-                self.say(cx, hello_reply(id, version));
+                let is_sentinel = self.is_sentinel();
+                self.say(cx, hello_reply(id, version, is_sentinel));
             }
             Err(text) => self.say_error(cx, &text),
         }
@@ -144,14 +145,19 @@ impl Session {
     }
 }
 
-fn hello_reply(id: SessionId, version: u8) -> Reply {
-    Reply::map([
+fn hello_reply(id: SessionId, version: u8, is_sentinel: bool) -> Reply {
+    let mut fields = vec![
         ("server", Reply::bulk("redis")),
         ("version", Reply::bulk(info::REDIS_VERSION)),
         ("proto", Reply::Integer(i64::from(version))),
         ("id", Reply::Integer(id.0 as i64)),
-        ("mode", Reply::bulk("standalone")),
-        ("role", Reply::bulk("master")),
-        ("modules", Reply::Array(Vec::new())),
-    ])
+    ];
+    match is_sentinel {
+        true => fields.push(("mode", Reply::bulk("sentinel"))),
+        false => {
+            fields.extend([("mode", Reply::bulk("standalone")), ("role", Reply::bulk("master"))])
+        }
+    }
+    fields.push(("modules", Reply::Array(Vec::new())));
+    Reply::map(fields)
 }

@@ -1,5 +1,6 @@
 //! One client's conversation.
 
+mod patience;
 mod rules;
 mod walks;
 
@@ -10,7 +11,7 @@ use base::Nanos;
 use commands::spec::Flag;
 use commands::{Combine, CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
 use node::config::DatabaseConfig;
-use node::session::{self, Client, SessionContext, Socket, Token};
+use node::session::{self, Client, ClientPort, SessionContext, Socket, Token};
 use resp::{Limits, Parser, Progress};
 use types::{Clock, Database, Outcome, Reply, SessionId};
 
@@ -19,6 +20,7 @@ use crate::clients::{ClientFacts, State};
 use crate::monitor::Monitor;
 use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token};
 use crate::recorder::{Call, Recorder};
+use crate::sentinel::Sentinel;
 use crate::session_factory::Shared;
 use crate::transaction::Transaction;
 use crate::{
@@ -65,6 +67,8 @@ pub(crate) struct Session {
     pub(crate) has_failed: bool,
     /// The client sees the commands of all clients.
     pub(crate) monitor: Option<Monitor>,
+    /// The state of a client of Redis Sentinel.
+    pub(crate) sentinel: Option<Box<Sentinel>>,
     pub(crate) authenticated: bool,
     pub(crate) closing: bool,
     /// The connection ends at once, with replies that are not written yet.
@@ -108,6 +112,7 @@ impl Session {
             current: None,
             has_failed: false,
             monitor: None,
+            sentinel: (client.port == ClientPort::Sentinel).then(Box::default),
             authenticated,
             closing: false,
             gone: false,
@@ -139,7 +144,7 @@ impl Session {
     }
 
     /// Handles one request.
-    fn on_request(
+    pub(crate) fn on_request(
         &mut self,
         spec: Result<&'static CommandSpec, ErrorReply>,
         args: &[&[u8]],
@@ -328,6 +333,10 @@ impl Session {
             SessionVerb::Auth => self.auth(args, cx),
             SessionVerb::Select => self.select(args, cx),
             SessionVerb::ReadOnly | SessionVerb::ReadWrite | SessionVerb::Asking => self.say_ok(cx),
+            SessionVerb::Role if self.is_sentinel() => {
+                let reply = self.sentinel_role();
+                self.say(cx, reply);
+            }
             SessionVerb::Role
             | SessionVerb::ClusterInfo
             | SessionVerb::ClusterNodes
@@ -459,32 +468,6 @@ impl Session {
         self.pipeline.clear();
     }
 
-    /// Shows its input again to a client that a pause held.
-    fn look_at_pause(&mut self, cx: &mut SessionContext<'_>) {
-        if self.hold != Hold::Pause {
-            return;
-        }
-        match self.shared.pause.until() {
-            until if until > cx.now => self.arm(until, cx),
-            _ => self.hold = Hold::No,
-        }
-    }
-
-    /// Ends a client that has been idle for too long, and sees to it that the end of its patience
-    /// is noticed.
-    fn look_at_idle(&mut self, cx: &mut SessionContext<'_>) {
-        let Some(idle_max) = cx.node.client_settings().idle_max() else { return };
-        // A client that waits for a reply is not idle.
-        if !self.pipeline.is_empty() || self.hold != Hold::No {
-            return self.arm(cx.now + idle_max, cx);
-        }
-        let last = self.facts.activity.at().max(self.facts.since.unwrap_or(cx.now));
-        match last + idle_max {
-            end if end <= cx.now => self.end_now(),
-            end => self.arm(end, cx),
-        }
-    }
-
     /// Lets others see whether this client waits for the end of a pause, or in `WAIT`.
     fn note_blocked(&self) {
         let is_blocked = !self.closing && (self.hold == Hold::Pause || self.pipeline.is_waiting());
@@ -575,6 +558,11 @@ impl Session {
             match parser.next(&input[taken..]) {
                 Ok(Progress::Command(request)) => {
                     let args = request.args();
+                    if self.is_sentinel() {
+                        taken += request.consumed();
+                        self.on_sentinel_request(&args, cx);
+                        continue;
+                    }
                     let spec = commands::find(&args);
                     if let Ok(spec) = &spec
                         && spec.check_arity(args.len()).is_ok()
@@ -670,6 +658,7 @@ impl session::Session for Session {
         self.settle_waits(cx);
         self.flush(cx);
         self.look_at_monitor(cx);
+        self.look_at_nodes(cx);
         self.note_state(cx);
         if !self.closing {
             self.look_at_idle(cx);

@@ -31,7 +31,12 @@ pub struct ServerConfig {
     /// How long a command under `ONCE` is remembered, if no other member has it shorter.
     pub once_window: Millis,
     pub version: &'static str,
+    /// The name of the master at the port for clients of Redis Sentinel.
+    pub sentinel_name: String,
 }
+
+/// Clients of Redis Sentinel ask for a master of this name, unless configured otherwise.
+pub const SENTINEL_NAME_DEFAULT: &str = "mymaster";
 
 /// Makes RESP sessions.
 pub struct RespSessionFactory {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use base::{Millis, Prng};
 use node::client_settings::ClientSettings;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
-use node::session::{Ask, Client, Session, SessionContext, SessionFactory, Token, Wanted};
+use node::session::{
+    Ask, Client, ClientPort, Session, SessionContext, SessionFactory, Token, Wanted,
+};
 use node::status::{Facts, NodeStatus, Phase};
 use resp::{Reply, ReplyParser};
 use server::{RespSessionFactory, ServerConfig};
@@ -68,8 +70,10 @@ impl std::fmt::Debug for RespConnections {
 impl RespConnections {
     #[must_use]
     pub fn new(nodes: usize, once_window: Millis, rng: Prng) -> RespConnections {
+        let sentinel_name = server::SENTINEL_NAME_DEFAULT.into();
+        let (version, max_value_size) = ("0.0.0", 1 << 20);
         let config =
-            ServerConfig { password: None, max_value_size: 1 << 20, once_window, version: "0.0.0" };
+            ServerConfig { password: None, max_value_size, once_window, version, sentinel_name };
         RespConnections {
             factory: RespSessionFactory::new(config),
             facts: SimFacts::new(nodes),
@@ -232,7 +236,8 @@ fn piece(rng: &mut Prng, len: usize) -> usize {
 impl RespConnection {
     fn new(factory: &RespSessionFactory, node: usize, session: u64) -> RespConnection {
         let address = ADDRESS.parse().expect("it is an address");
-        let client = Client { id: SessionId(session), peer: address, local: address, worker: 0 };
+        let (id, port) = (SessionId(session), ClientPort::Keys);
+        let client = Client { id, peer: address, local: address, worker: 0, port };
         RespConnection {
             node,
             session: factory.accept(&client),
@@ -288,6 +293,7 @@ impl SimFacts {
         let config = NodeConfig {
             id: NodeId(1),
             listen: "127.0.0.1:6379".into(),
+            sentinel_listen: None,
             announced: node::config::Announced::default(),
             peer_listen: "127.0.0.1:16379".into(),
             members: (1..=nodes as u16).map(member).collect(),
@@ -339,6 +345,7 @@ impl Facts for SimFacts {
             up: Millis(0),
             listen: ADDRESS.parse().expect("it is an address"),
             advertise: ADDRESS.into(),
+            sentinel: None,
         }
     }
 }

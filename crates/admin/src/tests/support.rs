@@ -120,6 +120,7 @@ fn lone(data_dir: PathBuf) -> NodeConfig {
     NodeConfig {
         id: NodeId(1),
         listen: "127.0.0.1:0".into(),
+        sentinel_listen: None,
         peer_listen: address.clone(),
         members: vec![MemberAddress { node: NodeId(1), client: address.clone(), peer: address }],
         secret: None,

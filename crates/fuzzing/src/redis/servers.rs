@@ -141,6 +141,7 @@ fn start_cluster(
     let config = |member: &MemberAddress| NodeConfig {
         id: member.node,
         listen: member.client.clone(),
+        sentinel_listen: None,
         announced: node::config::Announced::default(),
         peer_listen: member.peer.clone(),
         members: members.clone(),
@@ -165,6 +166,7 @@ fn start_cluster(
             max_value_size: VALUE_LEN_DEFAULT,
             once_window: ONCE_WINDOW_DEFAULT,
             version,
+            sentinel_name: server::SENTINEL_NAME_DEFAULT.into(),
         };
         RespSessionFactory::new(config)
     };

@@ -118,6 +118,7 @@ impl SharedNodeStatus {
         Summary {
             version: self.config.announced.version.clone(),
             advertise: status.advertise.clone(),
+            sentinel: status.sentinel.clone().unwrap_or_default(),
             admin: self.config.announced.admin.clone().unwrap_or_default(),
             state: state(status),
             writes_refused: status.writes_refused.map(of_storage).unwrap_or_default(),

@@ -51,11 +51,19 @@ struct Warnings {
 const RECOVERING: [&str; 4] =
     ["worker_loss_held", "recovering_shards", "shards_recovering", "recovering_keys"];
 
+/// The addresses that a node listens at for clients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listens {
+    pub(crate) clients: SocketAddr,
+    /// For clients of Redis Sentinel.
+    pub(crate) sentinel: Option<SocketAddr>,
+}
+
 /// Shared by all threads of one node.
 pub(crate) struct SharedNodeStatus {
     pub(crate) config: Arc<NodeConfig>,
     pub(crate) clocks: Clocks,
-    pub(crate) listen: SocketAddr,
+    pub(crate) listens: Listens,
     pub(crate) workers: Vec<Arc<Mailbox<Mail>>>,
     pub(crate) control: Arc<Mailbox<ControlMail>>,
     pub(crate) clients: AtomicUsize,
@@ -110,7 +118,7 @@ impl SharedNodeStatus {
     pub(crate) fn new(
         config: Arc<NodeConfig>,
         clocks: Clocks,
-        listen: SocketAddr,
+        listens: Listens,
         workers: Vec<Arc<Mailbox<Mail>>>,
         control: Arc<Mailbox<ControlMail>>,
         membership: Membership,
@@ -122,7 +130,7 @@ impl SharedNodeStatus {
         SharedNodeStatus {
             config,
             clocks,
-            listen,
+            listens,
             workers,
             control,
             clients: AtomicUsize::new(0),
@@ -420,9 +428,21 @@ impl SharedNodeStatus {
         }
         let own = durable.members.iter().find(|member| member.node == self.id());
         match own {
-            Some(own) if self.listen.ip().is_unspecified() => own.client.clone(),
-            _ => self.listen.to_string(),
+            Some(own) if self.listens.clients.ip().is_unspecified() => own.client.clone(),
+            _ => self.listens.clients.to_string(),
         }
+    }
+
+    /// The address for clients of Redis Sentinel. Its host is the one that clients are told, unless
+    /// the node listens on an address of its own for them.
+    pub(crate) fn advertised_sentinel(&self, durable: &Durable) -> Option<String> {
+        let listen = self.listens.sentinel?;
+        if self.config.announced.advertise.is_none() && !listen.ip().is_unspecified() {
+            return Some(listen.to_string());
+        }
+        let clients = self.advertised(durable);
+        let host = clients.rsplit_once(':').map_or(clients.as_str(), |(host, _)| host);
+        Some(format!("{host}:{}", listen.port()))
     }
 
     /// Shards that this node has lost and not recovered yet, as the workers last published.
@@ -586,8 +606,9 @@ impl Facts for SharedNodeStatus {
             stats,
             databases: self.figures(),
             up: Millis(self.clocks.now().as_millis()),
-            listen: self.listen,
+            listen: self.listens.clients,
             advertise: self.advertised(&membership.durable),
+            sentinel: self.advertised_sentinel(&membership.durable),
         }
     }
 }

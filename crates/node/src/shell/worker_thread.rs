@@ -23,7 +23,7 @@ use super::routes::Routes;
 use super::write_window::WriteWindow;
 use crate::config::Durability;
 use crate::events::event;
-use crate::session::{Client, SessionFactory, Shortage};
+use crate::session::{Client, ClientPort, SessionFactory, Shortage};
 use crate::status::Measures;
 use crate::worker::{Input, Outputs, Worker};
 
@@ -91,7 +91,7 @@ pub(crate) struct WorkerThread {
     /// There may be events.
     fired: bool,
     /// Only the first worker accepts; it deals clients to all.
-    listener: Option<TcpListener>,
+    listeners: Vec<(ClientPort, TcpListener)>,
     backlog: Backlog,
     /// When it was last said that clients cannot be accepted.
     said_out_of_reach: Option<Nanos>,
@@ -138,7 +138,7 @@ impl WorkerThread {
         index: usize,
         node_status: Arc<SharedNodeStatus>,
         poll: Poll,
-        listener: Option<TcpListener>,
+        listeners: Vec<(ClientPort, TcpListener)>,
         factory: Arc<dyn SessionFactory>,
     ) -> WorkerThread {
         let mailbox = Arc::clone(&node_status.workers[index]);
@@ -152,7 +152,7 @@ impl WorkerThread {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             fired: true,
-            listener,
+            listeners,
             backlog: Backlog::Empty,
             said_out_of_reach: None,
             factory,
@@ -186,7 +186,7 @@ impl WorkerThread {
 
     /// Lets the requests in flight end.
     pub(crate) fn drain(&mut self) {
-        self.listener = None;
+        self.listeners.clear();
         if !self.is_drained && self.clients.is_drained() {
             self.is_drained = true;
             self.node_status.set_drained();
@@ -365,17 +365,19 @@ impl WorkerThread {
 
     fn accept(&mut self) {
         self.backlog = Backlog::Empty;
+        let mut at = 0;
         for _ in 0..ACCEPTED_MAX {
-            let Some(listener) = &self.listener else { return };
+            let Some((port, listener)) = self.listeners.get(at) else { return };
+            let port = *port;
             let accepted_max = self.node_status.config.clients_accepted;
             if self.node_status.clients.load(Ordering::Relaxed) >= accepted_max {
                 return self
                     .leave_waiting(format_args!("there are file descriptors for {accepted_max}"));
             }
             match listener.accept() {
-                Ok((stream, peer)) => self.deal(stream, peer),
+                Ok((stream, peer)) => self.deal(stream, peer, port),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => at += 1,
                 Err(error) => return self.leave_waiting(error),
             }
         }
@@ -398,7 +400,12 @@ impl WorkerThread {
         }
     }
 
-    fn deal(&mut self, mut stream: mio::net::TcpStream, peer: std::net::SocketAddr) {
+    fn deal(
+        &mut self,
+        mut stream: mio::net::TcpStream,
+        peer: std::net::SocketAddr,
+        port: ClientPort,
+    ) {
         self.next_client += 1;
         self.node_status.clients_total.fetch_add(1, Ordering::Relaxed);
         let clients_max = self.node_status.client_settings.clients_max();
@@ -410,8 +417,8 @@ impl WorkerThread {
         }
         let _ = stream.set_nodelay(true);
         let worker = (self.next_client - 1) as usize % self.node_status.workers.len();
-        let local = stream.local_addr().unwrap_or(self.node_status.listen);
-        let client = Client { id: SessionId(self.next_client), peer, local, worker };
+        let local = stream.local_addr().unwrap_or(self.node_status.listens.clients);
+        let client = Client { id: SessionId(self.next_client), peer, local, worker, port };
         if worker == self.index {
             self.clients.add(self.poll.registry(), stream, &client);
         } else {

@@ -160,6 +160,7 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
     NodeConfig {
         id: NodeId(id),
         listen: "127.0.0.1:0".into(),
+        sentinel_listen: None,
         announced: node::config::Announced::default(),
         peer_listen: peers[usize::from(id) - 1].clone(),
         members: peers.iter().enumerate().map(member).collect(),

@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// First port between nodes, one for each [default: none, nodes are linked in memory]
     #[arg(long, value_name = "PORT")]
     peer_port: Option<u16>,
+    /// First address for clients of Redis Sentinel, one port for each node [default: none]
+    #[arg(long, value_name = "HOST:PORT", env = "PALIMPSEST_SENTINEL_LISTEN")]
+    sentinel_listen: Option<String>,
     /// Directory of the nodes' data
     #[arg(
         long,
@@ -74,8 +77,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Some(_) => format!("nodes on {}, ", config.node.peer_listen),
             None => String::new(),
         };
+        let sentinel = running::sentinel_text(node);
         log::say(&format!(
-            "node {} on {}, {peer}http://{}/",
+            "node {} on {}, {peer}{sentinel}http://{}/",
             config.node.id,
             node.status().listen,
             admin.address()
@@ -150,6 +154,10 @@ fn configs(args: &Args) -> Result<Vec<Config>, Failure> {
             listen: member.client.clone(),
             peer: member.peer.clone(),
             admin: format!("127.0.0.1:{}", ports.admin + index),
+            sentinel: ports
+                .sentinel
+                .as_ref()
+                .map(|(host, first)| format!("{host}:{}", first + index)),
         };
         let data_dir = args.data_dir.join(member.node.0.to_string());
         let mut config = config::local(member.node.0, addresses, data_dir, durability, protocol)?;
@@ -165,6 +173,8 @@ struct Ports {
     clients: u16,
     admin: u16,
     peers: Option<u16>,
+    /// With its host.
+    sentinel: Option<(String, u16)>,
 }
 
 impl Ports {
@@ -188,7 +198,11 @@ impl Ports {
         let admin = args.admin_port.unwrap_or_else(|| args.port + ADMIN_PORT_OFFSET);
         check("--admin-port", admin, most, "")?;
         args.peer_port.map_or(Ok(()), |port| check("--peer-port", port, most, ""))?;
-        let ports = Ports { clients: args.port, admin, peers: args.peer_port };
+        let sentinel = args.sentinel_listen.as_deref().map(config::split_sentinel).transpose()?;
+        sentinel
+            .as_ref()
+            .map_or(Ok(()), |(_, port)| check("--sentinel-listen", *port, most, ""))?;
+        let ports = Ports { clients: args.port, admin, peers: args.peer_port, sentinel };
         ports.refuse_overlaps(args.nodes)?;
         Ok(ports)
     }
@@ -196,6 +210,7 @@ impl Ports {
     fn refuse_overlaps(&self, nodes: u16) -> Result<(), Failure> {
         let mut all = vec![("--port", self.clients), ("--admin-port", self.admin)];
         all.extend(self.peers.map(|port| ("--peer-port", port)));
+        all.extend(self.sentinel.as_ref().map(|(_, port)| ("--sentinel-listen", *port)));
         for (at, (flag, port)) in all.iter().enumerate() {
             for (other, first) in &all[..at] {
                 if port.abs_diff(*first) < nodes {

@@ -19,10 +19,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(error.to_string()))?;
     let admin = running::start_admin(&config, admin, &node, &factory)?;
     log::say(&format!(
-        "node {} serves clients on {}, nodes on {}, http://{}/",
+        "node {} serves clients on {}, nodes on {}, {}http://{}/",
         config.node.id,
         node.status().listen,
         config.node.peer_listen,
+        running::sentinel_text(&node),
         admin.address()
     ));
     let has_pmem = config.node.databases.iter().any(|one| one.durability == Durability::Pmem);

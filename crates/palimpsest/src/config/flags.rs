@@ -49,6 +49,17 @@ pub(super) struct Flags {
         help_heading = "Network"
     )]
     pub admin_listen: Option<String>,
+    /// Address for clients of Redis Sentinel [default: none]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "PALIMPSEST_SENTINEL_LISTEN",
+        help_heading = "Network"
+    )]
+    pub sentinel_listen: Option<String>,
+    /// Name of the master that clients of Redis Sentinel ask for [default: mymaster]
+    #[arg(long, value_name = "NAME", env = "PALIMPSEST_SENTINEL_NAME", help_heading = "Network")]
+    pub sentinel_name: Option<String>,
     /// Client address that nodes tell clients, as in CLUSTER and status [default: --listen]
     #[arg(long, value_name = "HOST:PORT", env = "PALIMPSEST_ADVERTISE", help_heading = "Network")]
     pub advertise: Option<String>,
@@ -165,6 +176,8 @@ impl Flags {
             listen: self.listen.or(below.listen),
             peer_listen: self.peer_listen.or(below.peer_listen),
             admin_listen: self.admin_listen.or(below.admin_listen),
+            sentinel_listen: self.sentinel_listen.or(below.sentinel_listen),
+            sentinel_name: self.sentinel_name.or(below.sentinel_name),
             advertise: self.advertise.or(below.advertise),
             password_file: self.password_file.or(below.password_file),
             password: self.password,

@@ -1,8 +1,12 @@
-//! Clients of a Redis cluster find the nodes, and the nodes that are left after a crash.
+//! Clients of a Redis cluster and of Redis Sentinel find the nodes that are left after a crash.
 
-use bench::client::Value;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use crate::support::{Nodes, eventually};
+use bench::client::{Client, Value};
+use bench::process::free_addresses;
+
+use crate::support::{Nodes, eventually, exit_of};
 
 const SLOTS: usize = 16_384;
 
@@ -84,4 +88,88 @@ fn node_without_a_quorum_names_every_address() {
     for index in 0..3 {
         assert!(masters.contains(&usize::from(nodes.address(index).port())));
     }
+}
+
+/// Three nodes, each with a port for clients of Redis Sentinel.
+fn with_sentinels(options: &[&str]) -> (Nodes, Vec<SocketAddr>) {
+    let mut nodes = Nodes::prepare("disk");
+    let ports = free_addresses(3).expect("free ports");
+    for (node, port) in nodes.cluster.nodes.iter_mut().zip(&ports) {
+        node.arguments.extend(["--sentinel-listen".into(), port.to_string()]);
+        node.arguments.extend(options.iter().map(|option| option.to_string()));
+    }
+    nodes.start_all();
+    (nodes, ports)
+}
+
+fn ask(address: SocketAddr, line: &str) -> Value {
+    let client = Client::connect(address, Duration::from_secs(10));
+    let reply = client.and_then(|mut client| client.command(line));
+    reply.unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// The port that a sentinel names.
+fn master(address: SocketAddr, name: &str) -> String {
+    text(&items(ask(address, &format!("SENTINEL GET-MASTER-ADDR-BY-NAME {name}")))[1])
+}
+
+#[test]
+fn sentinels_name_their_own_node_and_each_other() {
+    let (mut nodes, sentinels) = with_sentinels(&[]);
+    for (index, sentinel) in sentinels.iter().enumerate() {
+        assert_eq!(master(*sentinel, "mymaster"), nodes.address(index).port().to_string());
+    }
+    let ports_of = |kind: &str| {
+        let all = items(ask(sentinels[0], &format!("SENTINEL {kind} mymaster")));
+        let port = |one: Value| text(&items(one)[5]).parse().expect("a port");
+        let mut ports: Vec<u16> = all.into_iter().map(port).collect();
+        ports.sort_unstable();
+        ports
+    };
+    let sorted = |mut ports: Vec<u16>| {
+        ports.sort_unstable();
+        ports
+    };
+    let others = sorted(vec![sentinels[1].port(), sentinels[2].port()]);
+    eventually("node 1 knows the other sentinels", || ports_of("SENTINELS") == others);
+    let replicas = sorted(vec![nodes.address(1).port(), nodes.address(2).port()]);
+    assert_eq!(ports_of("REPLICAS"), replicas);
+    nodes.kill(1);
+    nodes.kill(2);
+    eventually("no quorum is left", || {
+        let mut client =
+            Client::connect(sentinels[0], Duration::from_secs(10)).expect("it listens");
+        client
+            .command("SENTINEL CKQUORUM mymaster")
+            .is_ok_and(|reply| matches!(reply, Value::Error(text) if text.starts_with("NOQUORUM ")))
+    });
+}
+
+#[test]
+fn subscriber_is_told_of_a_killed_node() {
+    let (mut nodes, sentinels) = with_sentinels(&["--sentinel-name", "store"]);
+    let mut subscriber =
+        Client::connect(sentinels[0], Duration::from_secs(30)).expect("it listens");
+    subscriber.command("SUBSCRIBE +switch-master").expect("it subscribes");
+    assert_eq!(master(sentinels[0], "store"), nodes.address(0).port().to_string());
+    let (lost, kept) = (nodes.address(2).port(), nodes.address(0).port());
+    nodes.kill(2);
+    let message = subscriber.receive().expect("a message");
+    let expected = format!("store 127.0.0.1 {lost} 127.0.0.1 {kept}");
+    assert_eq!(text(&items(message)[2]), expected);
+}
+
+#[test]
+fn open_sentinel_port_needs_secrets() {
+    let serve = ["serve", "--id", "1", "--cluster", "1=127.0.0.1:1", "--data-dir", "no-such-dir"];
+    let open = ["--sentinel-listen", "0.0.0.0:26379"];
+    let (code, said) = exit_of(&[&serve[..], &open[..]].concat());
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--sentinel-listen 0.0.0.0:26379 is beyond loopback"), "{said}");
+    let (code, said) = exit_of(&[&["dev"][..], &open[..]].concat());
+    assert_eq!(code, Some(2), "{said}");
+    let name = ["--sentinel-name", "two words"];
+    let (code, said) = exit_of(&[&serve[..], &name[..]].concat());
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--sentinel-name \"two words\" is no name"), "{said}");
 }

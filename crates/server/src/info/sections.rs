@@ -7,8 +7,9 @@ use node::status::NodeStatus;
 
 use super::process::{self, human};
 use super::{REDIS_VERSION, line, stat};
-use crate::endpoints::forty_digits;
+use crate::endpoints::{Endpoints, forty_digits};
 use crate::rates::HERTZ;
+use crate::sentinel::info_line;
 use crate::session::Session;
 
 fn put(text: &mut String, name: &str, value: impl Display) {
@@ -36,7 +37,8 @@ pub(super) fn server(
         put(text, "palimpsest_feature_level", level);
     }
     put(text, "redis_build_id", format_args!("palimpsest-{}", session.shared.config.version));
-    put(text, "redis_mode", "standalone");
+    let mode = if session.is_sentinel() { "sentinel" } else { "standalone" };
+    put(text, "redis_mode", mode);
     put(text, "os", process::os());
     put(text, "arch_bits", usize::BITS);
     put(text, "monotonic_clock", "POSIX clock_gettime");
@@ -200,4 +202,14 @@ pub(super) fn cpu(text: &mut String) {
     };
     put_both(process::cpu(), "");
     put_both(process::cpu_of_main_thread(), "_main_thread");
+}
+
+pub(super) fn sentinel(text: &mut String, session: &Session, cx: &SessionContext<'_>) {
+    put(text, "sentinel_masters", 1);
+    put(text, "sentinel_tilt", 0);
+    put(text, "sentinel_tilt_since_seconds", -1);
+    put_zeros(text, &["sentinel_running_scripts", "sentinel_scripts_queue_length"]);
+    put_zeros(text, &["sentinel_simulate_failure_flags"]);
+    let nodes = Endpoints::of(cx);
+    line(text, format_args!("{}", info_line(&session.shared.config.sentinel_name, &nodes)));
 }

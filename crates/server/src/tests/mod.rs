@@ -4,6 +4,7 @@ mod cluster_clients;
 mod conversations;
 mod information;
 mod orders;
+mod sentinel_clients;
 mod statistics;
 mod transactions;
 mod walks;

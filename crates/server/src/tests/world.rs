@@ -11,7 +11,7 @@ use commands::Interpreter;
 use node::client_settings::ClientSettings;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::session::{
-    Ask, Client, Session, SessionContext, SessionFactory, Shortage, Socket, Wanted,
+    Ask, Client, ClientPort, Session, SessionContext, SessionFactory, Shortage, Socket, Wanted,
 };
 use node::status::{DatabaseFigures, Facts, MemberView, NodeStatus, Phase};
 use node::summary::{NodeState, Summary};
@@ -51,6 +51,7 @@ fn member_view(id: u16) -> MemberView {
         round_trip: Some(Nanos(u64::from(10 - id))),
         summary: Some(Summary {
             advertise: format!("store-{id}.example:{}", 7_000 + id),
+            sentinel: format!("store-{id}.example:{}", 27_000 + id),
             state: NodeState::Ready,
             ..Summary::default()
         }),
@@ -72,6 +73,7 @@ impl FakeNode {
         let config = NodeConfig {
             id: NodeId(1),
             listen: "127.0.0.1:6379".into(),
+            sentinel_listen: None,
             announced: node::config::Announced::default(),
             peer_listen: "127.0.0.1:16379".into(),
             members: (1..=3).map(member).collect(),
@@ -140,6 +142,7 @@ impl Facts for FakeNode {
             up: Millis(5_000),
             listen: address(6379),
             advertise: "127.0.0.1:6379".into(),
+            sentinel: None,
         }
     }
 }
@@ -184,6 +187,7 @@ impl World {
             max_value_size: 1 << 20,
             once_window: types::limits::ONCE_WINDOW_DEFAULT,
             version: "0.0.0",
+            sentinel_name: crate::SENTINEL_NAME_DEFAULT.into(),
         });
         World {
             factory,
@@ -203,12 +207,17 @@ impl World {
     }
 
     pub fn connect(&mut self) -> Connection {
+        self.connect_to(ClientPort::Keys)
+    }
+
+    pub fn connect_to(&mut self, port: ClientPort) -> Connection {
         self.ids += 1;
         let client = Client {
             id: SessionId(self.ids),
             peer: address(40_000 + self.ids as u16),
             local: address(6379),
             worker: 0,
+            port,
         };
         let session = self.factory.accept(&client);
         let (untaken, asks, said, wakes) = Default::default();

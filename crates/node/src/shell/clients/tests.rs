@@ -10,10 +10,11 @@ use types::{Access, Command, Database, Key, NodeId};
 
 use super::super::clock::Clocks;
 use super::super::mailbox::Mailbox;
-use super::super::node_status::Membership;
+use super::super::node_status::{Listens, Membership};
 use super::*;
 use crate::config::{DatabaseConfig, DiskConfig, Durability, NodeConfig, ScrubConfig};
 use crate::formation::{Counters, Durable, Standing};
+use crate::session::ClientPort;
 use crate::status::Phase;
 
 /// Writes of the longest command of a [`Toy`].
@@ -107,6 +108,7 @@ fn node_status(poll: &Poll) -> SharedNodeStatus {
     let config = NodeConfig {
         id: NodeId(1),
         listen: String::new(),
+        sentinel_listen: None,
         announced: crate::config::Announced::default(),
         peer_listen: String::new(),
         members: Vec::new(),
@@ -146,11 +148,12 @@ fn node_status(poll: &Poll) -> SharedNodeStatus {
     let mailbox = Mailbox::new(poll.registry(), Token(0)).expect("an eventfd");
     let other = Poll::new().expect("an epoll");
     let control = Arc::new(Mailbox::new(other.registry(), Token(0)).expect("an eventfd"));
-    let listen = "127.0.0.1:1".parse().expect("an address");
+    let clients = "127.0.0.1:1".parse().expect("an address");
+    let listens = Listens { clients, sentinel: None };
     SharedNodeStatus::new(
         Arc::new(config),
         Clocks::new(),
-        listen,
+        listens,
         vec![Arc::new(mailbox)],
         control,
         membership,
@@ -176,7 +179,8 @@ impl Rig {
             stream.set_nonblocking(true).expect("a socket");
             peer.set_nonblocking(true).expect("a socket");
             let id = SessionId(id as u64 + 1);
-            let client = Client { id, peer: from, local: address, worker: 0 };
+            let client =
+                Client { id, peer: from, local: address, worker: 0, port: ClientPort::Keys };
             rig.clients.add(rig.poll.registry(), TcpStream::from_std(stream), &client);
             rig.peers.push(peer);
         }
