@@ -3,6 +3,8 @@
 use types::{Applied, Change, Clock, ExpiryChange, Reply, TimeToLive, View};
 
 use crate::errors::{self, ErrorReply};
+use crate::interpreter::Interpreter;
+use crate::scripting::ScriptEngine;
 
 /// A key's state, a clock and a limit. The methods for one type of value stand in the file of that
 /// type: see `string.rs`.
@@ -12,12 +14,18 @@ pub(crate) struct Context<'a> {
     pub(crate) clock: Clock,
     /// Bytes of a value.
     pub(crate) max_value_len: usize,
+    pub(crate) scripts: Option<ScriptEngine>,
 }
 
 /// A change and a reply, or an error and no change.
 pub(crate) type RunResult = Result<Applied, ErrorReply>;
 
 impl Context<'_> {
+    /// The interpreter that runs the operation.
+    pub(crate) fn interpreter(&self) -> Interpreter {
+        Interpreter { max_value_len: self.max_value_len, scripts: self.scripts }
+    }
+
     pub(crate) fn exists(&self) -> bool {
         self.view.value.is_some()
     }

@@ -37,6 +37,14 @@ Please note that when switching between policies at runtime LRU and LFU data wil
 pub(crate) const IDLE_TIME_NOT_TRACKED: ErrorReply =
     fixed(b"ERR idle time not tracked: this store keeps no times of access");
 pub const REPLIES_TOO_LARGE: ErrorReply = fixed(b"ERR replies too large: split the transaction");
+pub const NO_SCRIPT: ErrorReply = fixed(b"NOSCRIPT No matching script. Please use EVAL.");
+pub(crate) const NO_SCRIPT_ENGINE: ErrorReply = fixed(b"ERR this node runs no scripts");
+pub(crate) const TOO_MANY_KEYS: ErrorReply =
+    fixed(b"ERR Number of keys can't be greater than number of args");
+pub(crate) const NEGATIVE_KEYS: ErrorReply = fixed(b"ERR Number of keys can't be negative");
+/// A script needs a further key or more time: it had no effect, and runs again as a transaction. No
+/// reply of a script has this text.
+pub const RUN_AS_TRANSACTION: ErrorReply = fixed(b"\0run as a transaction");
 pub(crate) const NO_KEYS: ErrorReply = fixed(b"ERR The command has no key arguments");
 pub(crate) const INVALID_COMMAND: ErrorReply = fixed(b"ERR Invalid command specified");
 pub(crate) const INVALID_ARGUMENTS: ErrorReply =

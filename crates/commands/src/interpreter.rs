@@ -5,18 +5,21 @@ use types::{Applied, Clock, Update, View};
 use crate::context::Context;
 use crate::lapse;
 use crate::operation;
+use crate::scripting::ScriptEngine;
 use crate::table;
 
 /// The semantics of all commands. All nodes of a cluster have the same one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Interpreter {
     /// Bytes of the value of one key (`max-value-size`).
     pub max_value_len: usize,
+    /// The engine of scripts. Without one, `EVAL` answers an error.
+    pub scripts: Option<ScriptEngine>,
 }
 
 impl Default for Interpreter {
     fn default() -> Interpreter {
-        Interpreter { max_value_len: types::limits::VALUE_LEN_DEFAULT }
+        Interpreter { max_value_len: types::limits::VALUE_LEN_DEFAULT, scripts: None }
     }
 }
 
@@ -46,7 +49,7 @@ impl Interpreter {
 
     /// The surroundings of an operation. The caller takes fields that are over off the state.
     pub(crate) fn context<'a>(&self, view: View<'a>, clock: Clock) -> Context<'a> {
-        Context { view, clock, max_value_len: self.max_value_len }
+        Context { view, clock, max_value_len: self.max_value_len, scripts: self.scripts }
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) const NO_SUCH_KEY: ErrorReply = errors::fixed(b"ERR no such key");
 ///
 /// # Errors
 /// [`Halt::Unloaded`].
-fn copy_value(space: &mut Space<'_>, from: &[u8], to: &[u8]) -> Result<(), Halt> {
+fn copy_value(space: &mut Space, from: &[u8], to: &[u8]) -> Result<(), Halt> {
     let (value, ttl) = space.value(from)?;
     let change = match value {
         Some(value) => Change::Put { value, expiry: ExpiryChange::Set(ttl) },

@@ -33,6 +33,7 @@ mod operation;
 pub mod plan;
 mod refused;
 mod row;
+mod scripting;
 mod server;
 mod session_verb;
 mod set;
@@ -46,8 +47,11 @@ mod transactions;
 pub use errors::ErrorReply;
 pub use interpreter::Interpreter;
 pub use plan::{Combine, Execution, Plan};
+pub use scripting::{
+    BYTES_PER_INSTRUCTION, Budget, DIGEST_LEN, Interrupt, ScriptCall, ScriptEngine, is_by_digest,
+};
 pub use session_verb::SessionVerb;
-pub use space::{Halt, Space};
+pub use space::{Halt, Shortage, Space};
 pub use spec::CommandSpec;
 pub use table::{find, lookup, lookup_full, plan, resolve};
 pub use transactions::{REPLIES_LEN_MAX, lines_on_one_key};

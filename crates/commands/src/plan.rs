@@ -8,6 +8,7 @@ use types::{Access, Clock, Command, Reply};
 use crate::errors::{self, ErrorReply};
 use crate::interpreter::Interpreter;
 use crate::operation::Operation;
+use crate::scripting;
 use crate::session_verb::SessionVerb;
 use crate::space::{Halt, Space};
 use crate::spec::CommandSpec;
@@ -26,6 +27,8 @@ pub enum Execution {
     PerKey(Planner, Combine),
     /// The states of all its keys at one time.
     Keys(Runner),
+    /// The engine of scripts, on the states of all keys that the script touches.
+    Script,
     /// None: it only holds subcommands.
     Container,
 }
@@ -34,7 +37,7 @@ pub enum Execution {
 pub type Planner = fn(&Arguments<'_>) -> Result<Command, ErrorReply>;
 
 /// Runs a command on the states of its keys.
-pub type Runner = fn(&Arguments<'_>, &mut Space<'_>) -> Result<Reply, Halt>;
+pub type Runner = fn(&Arguments<'_>, &mut Space) -> Result<Reply, Halt>;
 
 /// The input of a planner or a runner.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +61,7 @@ pub enum Plan {
     /// order of the keys.
     PerKey { command: Command, keys: Range<usize>, combine: Combine },
     /// Run the line on the states of the arguments `keys` at one time. They name at least two keys,
-    /// or the line asks for others while it runs.
+    /// or the line asks for others while it runs. A script may name none.
     Keys { keys: Vec<usize>, access: Access },
 }
 
@@ -104,6 +107,7 @@ pub(crate) fn plan(
             Ok(Plan::PerKey { command, keys, combine })
         }
         Execution::Keys(run) => plan_keys(&arguments, run),
+        Execution::Script => plan_script(&arguments),
         Execution::Container => {
             let subcommand = args.get(1).copied().unwrap_or_default();
             Err(errors::unknown_subcommand(args.first().copied().unwrap_or_default(), subcommand))
@@ -124,7 +128,7 @@ fn plan_keys(arguments: &Arguments<'_>, run: Runner) -> Result<Plan, ErrorReply>
         return match run(arguments, &mut space) {
             Ok(reply) => Ok(Plan::Reply(reply)),
             Err(Halt::Error(error)) => Err(error),
-            Err(Halt::Unloaded(_)) => Err(errors::SYNTAX),
+            Err(Halt::Unloaded(_) | Halt::TooLong) => Err(errors::SYNTAX),
         };
     };
     let is_alone = keys.iter().all(|&key| args[key] == args[first]);
@@ -133,6 +137,25 @@ fn plan_keys(arguments: &Arguments<'_>, run: Runner) -> Result<Plan, ErrorReply>
     }
     let access = arguments.spec.access.unwrap_or(Access::Update);
     Ok(Plan::Keys { keys, access })
+}
+
+/// A script on one key is one command of its register, for as long as it touches no other.
+fn plan_script(arguments: &Arguments<'_>) -> Result<Plan, ErrorReply> {
+    let args = arguments.all;
+    if scripting::is_by_digest(arguments.spec.name) && args[1].len() != scripting::DIGEST_LEN {
+        return Err(errors::NO_SCRIPT);
+    }
+    let keys = 3..3 + scripting::count_of_keys(args)?;
+    check_keys(args, keys.clone())?;
+    if args[1].len() > types::limits::RECORD_LEN_MAX {
+        return Err(errors::STRING_TOO_LONG);
+    }
+    let first = keys.start;
+    if !keys.is_empty() && args[keys.clone()].iter().all(|key| *key == args[first]) {
+        return Ok(Plan::Key { command: arguments.command(&Line::of(args)), key: first });
+    }
+    let access = arguments.spec.access.unwrap_or(Access::Update);
+    Ok(Plan::Keys { keys: keys.collect(), access })
 }
 
 fn check_keys(args: &[&[u8]], keys: Range<usize>) -> Result<(), ErrorReply> {

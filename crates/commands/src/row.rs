@@ -75,6 +75,9 @@ pub(crate) const TRANSACTION: CommandSpec =
 
 pub(crate) const CLUSTER: CommandSpec = CommandSpec { group: Group::Cluster, ..ANY };
 
+pub(crate) const SCRIPTING: CommandSpec =
+    CommandSpec { group: Group::Scripting, categories: &[Category::Scripting], ..ANY };
+
 pub(crate) const SERVER: CommandSpec = ANY;
 
 /// The tips of commands that add up an integer of each key.

@@ -16,6 +16,7 @@ use crate::errors::ErrorReply;
 use crate::interpreter::Interpreter;
 use crate::lapse;
 use crate::plan::{Arguments, Execution, Plan};
+use crate::scripting::{self, Budget};
 use crate::table;
 
 /// The reason why a command did not finish. Its changes do not count.
@@ -25,6 +26,8 @@ pub enum Halt {
     Error(ErrorReply),
     /// The state of this key is needed.
     Unloaded(Bytes),
+    /// A script exceeds its budget.
+    TooLong,
 }
 
 impl From<ErrorReply> for Halt {
@@ -38,12 +41,23 @@ const WANTED_MAX: usize = 1024;
 
 /// States of keys, as found and as changed.
 #[derive(Debug)]
-pub struct Space<'a> {
-    interpreter: &'a Interpreter,
+pub struct Space {
+    interpreter: Interpreter,
     clock: Clock,
     database: Option<Database>,
     keys: BTreeMap<Bytes, Held>,
     wanted: Vec<Bytes>,
+    budget: Budget,
+    shortage: Shortage,
+}
+
+/// Writes that commands of a script may not do, because the node is short of room.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Shortage {
+    #[default]
+    None,
+    OfGrowth,
+    OfWrites,
 }
 
 /// A state, and its changes.
@@ -57,15 +71,53 @@ struct Held {
     set: Option<TimeToLive>,
 }
 
-impl<'a> Space<'a> {
+impl Space {
     #[must_use]
-    pub fn new(interpreter: &'a Interpreter, clock: Clock) -> Space<'a> {
-        Space { interpreter, clock, database: None, keys: BTreeMap::new(), wanted: Vec::new() }
+    pub fn new(interpreter: &Interpreter, clock: Clock) -> Space {
+        Space {
+            interpreter: *interpreter,
+            clock,
+            database: None,
+            keys: BTreeMap::new(),
+            wanted: Vec::new(),
+            budget: Budget::SHORT,
+            shortage: Shortage::None,
+        }
+    }
+
+    /// Sets the limits of a script's run.
+    #[must_use]
+    pub fn with_budget(mut self, budget: Budget) -> Space {
+        self.budget = budget;
+        self
+    }
+
+    /// Sets which writes of scripts are refused.
+    #[must_use]
+    pub fn with_shortage(mut self, shortage: Shortage) -> Space {
+        self.shortage = shortage;
+        self
+    }
+
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    #[must_use]
+    pub fn shortage(&self) -> Shortage {
+        self.shortage
+    }
+
+    /// Bytes of the value at a key, 0 without one.
+    #[must_use]
+    pub fn value_len(&self, key: &[u8]) -> usize {
+        self.keys.get(key).and_then(|held| held.value.as_ref()).map_or(0, Bytes::len)
     }
 
     /// Names the database of the keys, for commands that name one.
     #[must_use]
-    pub fn in_database(mut self, database: Database) -> Space<'a> {
+    pub fn in_database(mut self, database: Database) -> Space {
         self.database = Some(database);
         self
     }
@@ -79,6 +131,12 @@ impl<'a> Space<'a> {
             held.change(lapse::removal(lapsed), self.clock);
         }
         self.keys.insert(key, held);
+    }
+
+    /// The interpreter of its commands.
+    #[must_use]
+    pub fn interpreter(&self) -> Interpreter {
+        self.interpreter
     }
 
     #[must_use]
@@ -157,8 +215,10 @@ impl<'a> Space<'a> {
         self.clock.seed = base::Prng::new(self.clock.seed).next_u64();
         let spec = table::resolve(args)?;
         let arguments = Arguments { spec, all: args, clock: self.clock };
-        if let Execution::Keys(run) = spec.execution {
-            return self.attempt(|space| run(&arguments, space));
+        match spec.execution {
+            Execution::Keys(run) => return self.attempt(|space| run(&arguments, space)),
+            Execution::Script => return self.attempt(|space| scripting::run(&arguments, space)),
+            _ => {}
         }
         match spec.plan(args, self.clock)? {
             Plan::Reply(reply) => Ok(reply),
@@ -172,10 +232,7 @@ impl<'a> Space<'a> {
     }
 
     /// Undoes the changes of a run that halts.
-    fn attempt<T>(
-        &mut self,
-        run: impl FnOnce(&mut Space<'a>) -> Result<T, Halt>,
-    ) -> Result<T, Halt> {
+    fn attempt<T>(&mut self, run: impl FnOnce(&mut Space) -> Result<T, Halt>) -> Result<T, Halt> {
         let before = self.keys.clone();
         let result = run(self);
         if result.is_err() {
@@ -249,7 +306,7 @@ mod tests {
 
     const CLOCK: Clock = Clock { unix: Millis(1_000), seed: 0 };
 
-    fn space(interpreter: &Interpreter) -> Space<'_> {
+    fn space(interpreter: &Interpreter) -> Space {
         let mut space = Space::new(interpreter, CLOCK);
         let value = values::string::encode(b"1");
         let ttl = TimeToLive::After(Millis(500));
@@ -258,7 +315,7 @@ mod tests {
         space
     }
 
-    fn execute(space: &mut Space<'_>, line: &str) -> Result<Reply, Halt> {
+    fn execute(space: &mut Space, line: &str) -> Result<Reply, Halt> {
         space.execute(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     }
 
@@ -301,7 +358,7 @@ mod tests {
 
     #[test]
     fn failed_command_changes_no_key() {
-        let interpreter = Interpreter { max_value_len: 4 };
+        let interpreter = Interpreter { max_value_len: 4, scripts: None };
         let mut space = space(&interpreter);
         let halt = execute(&mut space, "MSET a 22 b 55555").expect_err("one is too large");
         assert!(matches!(halt, Halt::Error(_)));

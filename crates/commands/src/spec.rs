@@ -127,10 +127,12 @@ pub enum Flag {
     NoScript,
     Loading,
     Stale,
+    SkipMonitor,
     SkipSlowlog,
     Fast,
     NoAuth,
     AllowBusy,
+    NoMandatoryKeys,
 }
 
 /// Redis' access control categories, in the order in which `COMMAND INFO` lists them.
@@ -236,6 +238,12 @@ impl CommandSpec {
     #[must_use]
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
+    }
+
+    /// A call may change a key.
+    #[must_use]
+    pub fn may_write(&self) -> bool {
+        self.has(Flag::Write) || self.access.is_some_and(|access| access != Access::Read)
     }
 
     /// The categories of the row, and those that its flags imply, in order.
@@ -396,10 +404,12 @@ impl Flag {
             Flag::NoScript => "noscript",
             Flag::Loading => "loading",
             Flag::Stale => "stale",
+            Flag::SkipMonitor => "skip_monitor",
             Flag::SkipSlowlog => "skip_slowlog",
             Flag::Fast => "fast",
             Flag::NoAuth => "no_auth",
             Flag::AllowBusy => "allow_busy",
+            Flag::NoMandatoryKeys => "no_mandatory_keys",
         }
     }
 }

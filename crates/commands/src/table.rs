@@ -24,6 +24,7 @@ pub(crate) static GROUPS: &[&[Module]] = &[
     crate::hash::MODULES,
     crate::sorted_set::MODULES,
     crate::transactions::MODULES,
+    crate::scripting::MODULES,
     crate::monitoring::MODULES,
     crate::cluster::MODULES,
 ];
@@ -235,7 +236,7 @@ mod tests {
             assert!(spec.summary.ends_with('.'), "{name}: a summary is a sentence");
             let on_keys = matches!(
                 spec.execution,
-                Execution::Key(_) | Execution::PerKey(..) | Execution::Keys(_)
+                Execution::Key(_) | Execution::PerKey(..) | Execution::Keys(_) | Execution::Script
             );
             let is_local = matches!(spec.execution, Execution::Session(_) | Execution::Table(_));
             let has_keys = spec.keys.is_some() && !is_local;
@@ -243,14 +244,19 @@ mod tests {
             assert_eq!(on_keys, spec.access.is_some(), "{name}: access");
             if let Some(access) = spec.access {
                 let flag = if access == types::Access::Read { Flag::Readonly } else { Flag::Write };
-                assert!(spec.has(flag), "{name}: {access:?} contradicts its flags");
+                // As in redis-server, scripts have no flag of writes.
+                let is_said = spec.has(flag) || matches!(spec.execution, Execution::Script);
+                assert!(is_said, "{name}: {access:?} contradicts its flags");
             }
             let many = has_keys
                 && (spec.keys.is_some_and(|keys| keys.last != LastKey::First)
                     || !spec.more_keys.is_empty());
             assert_eq!(
                 many,
-                matches!(spec.execution, Execution::PerKey(..) | Execution::Keys(_)),
+                matches!(
+                    spec.execution,
+                    Execution::PerKey(..) | Execution::Keys(_) | Execution::Script
+                ),
                 "{name}: last key"
             );
             assert!(spec.flags.is_sorted() && spec.categories.is_sorted(), "{name}: order");

@@ -35,6 +35,8 @@ mod program;
 mod rates;
 mod recorder;
 mod redact;
+mod script_cache;
+mod script_command;
 mod sentinel;
 mod session;
 mod session_factory;

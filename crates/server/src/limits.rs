@@ -48,6 +48,7 @@ struct LimitedInterpreter {
 
 impl Update for LimitedInterpreter {
     fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
-        Interpreter { max_value_len: self.max_value_len.load(Relaxed) }.apply(view, body, clock)
+        let max_value_len = self.max_value_len.load(Relaxed);
+        Interpreter { max_value_len, scripts: Some(scripts::ENGINE) }.apply(view, body, clock)
     }
 }

@@ -5,7 +5,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use base::Nanos;
-use commands::spec::Flag;
 use commands::{CommandSpec, Execution, SessionVerb};
 
 #[derive(Default)]
@@ -41,6 +40,6 @@ impl Pause {
             spec.execution,
             Execution::Session(SessionVerb::ClientPause | SessionVerb::ClientUnpause)
         );
-        !is_about_pauses && (!self.only_writes.load(Relaxed) || spec.has(Flag::Write))
+        !is_about_pauses && (!self.only_writes.load(Relaxed) || spec.may_write())
     }
 }

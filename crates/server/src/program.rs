@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use commands::spec::Flag;
-use commands::{Halt, Interpreter, Space};
+use commands::{Execution, Halt, Interpreter, Plan, Shortage, Space};
 use transactions::{Mode, Program, Ran, States, Transaction};
 use types::{Change, Clock, Database, Key, Positions, Reply, View};
+
+use crate::script_command::Lines as ScriptLines;
 
 /// Lines that run on one snapshot of all keys that they name.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ struct Lines {
     positions: Positions,
     database: Database,
     max_value_len: usize,
+    /// Writes that scripts may not do.
+    shortage: Shortage,
 }
 
 /// The keys of a line, as the table finds them.
@@ -36,8 +39,55 @@ pub(crate) fn of_line(
     let lines = vec![args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect()];
     let mut transaction =
         transaction(positions, database, (lines, false), Vec::new(), clock, max_value_len);
-    transaction.mode = mode(commands::find(args).is_ok_and(|spec| spec.has(Flag::Write)));
+    transaction.mode = mode(writes(args));
     transaction
+}
+
+/// The line may change a key. A script says in its first line if it does not.
+pub(crate) fn writes(line: &[&[u8]]) -> bool {
+    let Ok(spec) = commands::find(line) else { return false };
+    let is_script = matches!(spec.execution, Execution::Script);
+    let is_quiet = || line.get(1).is_some_and(|source| scripts::is_read_only(source));
+    spec.may_write() && !(is_script && is_quiet())
+}
+
+/// The line runs a script.
+pub(crate) fn is_script(line: &[&[u8]]) -> bool {
+    commands::find(line).is_ok_and(|spec| matches!(spec.execution, Execution::Script))
+}
+
+/// The one key of all lines.
+pub(crate) fn one_key<'a>(lines: &[Vec<&'a [u8]>], clock: Clock) -> Option<&'a [u8]> {
+    let keys: Vec<&[u8]> = lines.iter().flat_map(|line| keys_of(line)).collect();
+    // Some lines read keys that they do not name.
+    let is_alone =
+        |line: &Vec<&[u8]>| !matches!(commands::plan(line, clock), Ok((_, Plan::Keys { .. })));
+    let first = keys.first()?;
+    let is_one = keys.iter().all(|key| key == first) && lines.iter().all(is_alone);
+    is_one.then_some(first)
+}
+
+/// The transaction of lines with scripts.
+pub(crate) fn of_scripts(
+    positions: &Positions,
+    database: Database,
+    lines: ScriptLines,
+    clock: Clock,
+    max_value_len: usize,
+    shortage: node::session::Shortage,
+) -> Transaction {
+    let ScriptLines { lines, is_list, watched, .. } = lines;
+    let has_writes =
+        |line: &Vec<Bytes>| writes(&line.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+    let mode = mode(lines.iter().any(has_writes));
+    let shortage = match shortage {
+        node::session::Shortage::None => Shortage::None,
+        node::session::Shortage::OfGrowth => Shortage::OfGrowth,
+        node::session::Shortage::OfWrites => Shortage::OfWrites,
+    };
+    let lines =
+        Lines { lines, is_list, positions: positions.clone(), database, max_value_len, shortage };
+    Transaction { mode, ..of_program(lines, watched, clock) }
 }
 
 /// The transaction of `EXEC`.
@@ -68,22 +118,30 @@ fn transaction(
     clock: Clock,
     max_value_len: usize,
 ) -> Transaction {
+    let (positions, shortage) = (positions.clone(), Shortage::None);
+    let lines = Lines { lines, is_list, positions, database, max_value_len, shortage };
+    of_program(lines, watched, clock)
+}
+
+fn of_program(program: Lines, watched: Vec<(Key, Option<u64>)>, clock: Clock) -> Transaction {
     let mut named: BTreeSet<Key> = BTreeSet::new();
-    for line in &lines {
+    for line in &program.lines {
         let line: Vec<&[u8]> = line.iter().map(AsRef::as_ref).collect();
-        named.extend(keys_of(&line).into_iter().map(|key| positions.key(key)));
+        named.extend(keys_of(&line).into_iter().map(|key| program.positions.key(key)));
     }
     let mut keys: Vec<Key> = named.into_iter().collect();
     keys.extend(watched.first().map(|(key, _)| key.clone()).filter(|_| keys.is_empty()));
-    let positions = positions.clone();
-    let program = std::sync::Arc::new(Lines { lines, is_list, positions, database, max_value_len });
+    let database = program.database;
+    let program = std::sync::Arc::new(program);
     Transaction { database, keys, watched, program, clock, mode: Mode::Update }
 }
 
 impl Program for Lines {
     fn run(&self, states: &States, clock: Clock) -> Ran {
-        let interpreter = Interpreter { max_value_len: self.max_value_len };
-        let mut space = Space::new(&interpreter, clock).in_database(self.database);
+        let interpreter =
+            Interpreter { max_value_len: self.max_value_len, scripts: Some(scripts::ENGINE) };
+        let mut space =
+            Space::new(&interpreter, clock).in_database(self.database).with_shortage(self.shortage);
         for (key, found) in states {
             let view = View { value: found.value.as_deref(), ttl: found.ttl, ends: found.ends };
             space.load(Bytes::copy_from_slice(key.bytes()), view);
@@ -103,6 +161,10 @@ impl Program for Lines {
                 Err(Halt::Unloaded(key)) => {
                     let wanted = space.wanted().iter().chain([&key]);
                     return Ran::Needs(wanted.map(|key| self.positions.key(key)).collect());
+                }
+                Err(Halt::TooLong) => {
+                    let reply = Reply::error("ERR script runs for too long");
+                    return Ran::Done { changes: Vec::new(), reply };
                 }
             });
         }

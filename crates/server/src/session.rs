@@ -2,6 +2,7 @@
 
 mod patience;
 mod rules;
+mod waits;
 mod walks;
 
 use std::sync::Arc;
@@ -20,12 +21,13 @@ use crate::clients::{ClientFacts, State};
 use crate::monitor::Monitor;
 use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token};
 use crate::recorder::{Call, Recorder};
+use crate::script_command::{Lookup, Rerun};
 use crate::sentinel::Sentinel;
 use crate::session_factory::Shared;
 use crate::transaction::Transaction;
 use crate::{
     client_command, cluster_command, config_command, encoding, info, memory_command, outcomes,
-    program, wait,
+    program,
 };
 
 pub(crate) use self::rules::bulk_len_max;
@@ -74,6 +76,8 @@ pub(crate) struct Session {
     /// The connection ends at once, with replies that are not written yet.
     gone: bool,
     pub(crate) transaction: Transaction,
+    pub(crate) lookup: Option<Lookup>,
+    pub(crate) rerun: Option<Rerun>,
     kill: Arc<AtomicBool>,
     pub(crate) hold: Hold,
     /// The earliest timer that is still to come.
@@ -117,6 +121,8 @@ impl Session {
             closing: false,
             gone: false,
             transaction: Transaction::default(),
+            lookup: None,
+            rerun: None,
             kill,
             hold: Hold::No,
             armed: Nanos::MAX,
@@ -210,6 +216,9 @@ impl Session {
         self.has_failed = false;
         if let Execution::Session(verb) = spec.execution {
             return self.execute(verb, args, cx);
+        }
+        if let Execution::Script = spec.execution {
+            return self.eval(spec, args, cx);
         }
         let clock = self.clock(cx);
         match spec.plan(args, clock) {
@@ -386,6 +395,11 @@ impl Session {
                 let reply = memory_command::reply(verb, cx);
                 self.say(cx, reply);
             }
+            SessionVerb::ScriptLoad
+            | SessionVerb::ScriptExists
+            | SessionVerb::ScriptFlush
+            | SessionVerb::ScriptKill
+            | SessionVerb::ScriptDebug => self.script(verb, args, cx),
             SessionVerb::Multi => self.multi(cx),
             SessionVerb::Exec => self.exec(cx),
             SessionVerb::Discard => self.discard(cx),
@@ -399,32 +413,6 @@ impl Session {
             | SessionVerb::RandomKey => self.start_walk(verb, args, cx),
             other => client_command::execute(self, other, args, cx),
         }
-    }
-
-    fn start_wait(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
-        let Some(wanted) = base::decimal::parse_i64(args[1]) else {
-            return self.say_error(cx, "ERR value is not an integer or out of range");
-        };
-        let Some(millis) = base::decimal::parse_i64(args[2]) else {
-            return self.say_error(cx, "ERR timeout is not an integer or out of range");
-        };
-        let Ok(millis) = u64::try_from(millis) else {
-            return self.say_error(cx, "ERR timeout is negative");
-        };
-        let members = cx.node.config().members.len().max(1);
-        let known = (members / 2) as i64;
-        if self.pipeline.is_empty() && wanted <= known {
-            return self.say(cx, Reply::Integer(known));
-        }
-        let until = if wanted <= known {
-            cx.now
-        } else if millis == 0 {
-            cx.now + wait::FOR_EVER
-        } else {
-            cx.now + Nanos::from_millis(millis.min(wait::FOR_EVER.as_millis()))
-        };
-        self.wait(Answer::Wait(wait::Wait { until, known }));
-        self.settle_waits(cx);
     }
 
     fn settle_waits(&mut self, cx: &mut SessionContext<'_>) {
@@ -502,7 +490,7 @@ impl Session {
             self.arm(self.shared.pause.until(), cx);
             return true;
         }
-        if spec.has(Flag::Write) && !cx.takes_writes() && !lacks_room(spec, cx.shortage()) {
+        if spec.may_write() && !cx.takes_writes() && !lacks_room(spec, cx.shortage()) {
             cx.hold_write();
             return true;
         }
@@ -531,7 +519,7 @@ impl Session {
         }
     }
 
-    fn answer(&mut self, number: u64, outcome: Outcome, cx: &SessionContext<'_>) {
+    pub(crate) fn answer(&mut self, number: u64, outcome: Outcome, cx: &SessionContext<'_>) {
         if let Some(ended) = self.pipeline.answer(number, outcome) {
             self.record(ended, cx);
         }
@@ -628,6 +616,10 @@ impl session::Session for Session {
     fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>) {
         let (number, part) = number_and_part(token);
         let outcome = self.on_watched(number, outcome);
+        let Some(outcome) = self.on_script(number, part, outcome, cx) else {
+            self.flush(cx);
+            return;
+        };
         match self.pipeline.get_mut(number) {
             Some(Pending { answer: Answer::Walk(walk), .. }) => {
                 walk.take(part, outcome);

@@ -18,6 +18,7 @@ use crate::limits::Limits;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::rates::{Sample, Samples};
+use crate::script_cache::ScriptCache;
 use crate::session;
 use crate::slow::Slow;
 
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     pub samples: Samples,
     pub limits: Limits,
     pub password: Password,
+    pub scripts: ScriptCache,
     config_file: OnceLock<PathBuf>,
 }
 
@@ -80,6 +82,7 @@ impl RespSessionFactory {
             slow: Slow::default(),
             monitors: Arc::default(),
             samples: Samples::default(),
+            scripts: ScriptCache::default(),
             config_file: OnceLock::new(),
         };
         Arc::new(RespSessionFactory { shared: Arc::new(shared) })

@@ -14,6 +14,7 @@ use crate::budget::Cost;
 use crate::outcomes;
 use crate::pipeline::{Answer, token};
 use crate::program;
+use crate::script_command;
 use crate::session::{Hold, Session};
 
 /// Commands of one transaction.
@@ -98,7 +99,9 @@ fn acts_at_once(spec: &CommandSpec) -> bool {
 fn obstacle(spec: &CommandSpec) -> Option<String> {
     let is_pure = match spec.execution {
         Execution::Key(_) => spec.name != "once",
-        Execution::PerKey(..) | Execution::Keys(_) | Execution::Table(_) => true,
+        Execution::PerKey(..) | Execution::Keys(_) | Execution::Table(_) | Execution::Script => {
+            true
+        }
         Execution::Session(_) | Execution::Container => false,
     };
     let is_allowed = is_pure && !spec.has(Flag::Admin);
@@ -137,7 +140,7 @@ impl Session {
             queue.lines.push(args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect());
             let is_stricter =
                 |gate: &CommandSpec| spec.has(Flag::DenyOom) && !gate.has(Flag::DenyOom);
-            if spec.has(Flag::Write) && queue.gate.is_none_or(is_stricter) {
+            if spec.may_write() && queue.gate.is_none_or(is_stricter) {
                 queue.gate = Some(spec);
             }
             return self.say(cx, Reply::simple("QUEUED"));
@@ -180,17 +183,16 @@ impl Session {
         if let Some(key) = keys.iter().find(|key| key.len() > types::limits::KEY_LEN_MAX) {
             return self.say(cx, commands::errors::key_too_large(key.len()).into());
         }
-        // Some lines read keys that they do not name.
-        let is_alone = |line: &Vec<&[u8]>| {
-            !matches!(commands::plan(line, clock), Ok((_, commands::Plan::Keys { .. })))
-        };
-        let is_on_one_key = watched.is_empty()
-            && keys.iter().all(|key| Some(key) == keys.first())
-            && borrowed.iter().all(is_alone);
+        let is_on_one_key = watched.is_empty() && program::one_key(&borrowed, clock).is_some();
         let asked_len = lines.iter().flatten().map(Bytes::len).sum();
         let cost = Cost { asked_len, values: 1 };
         let database = self.database();
         self.hold = Hold::Answers;
+        if borrowed.iter().any(|line| program::is_script(line)) {
+            let number = self.wait(Answer::Waiting(cost));
+            let lines = script_command::Lines { lines, is_list: true, watched };
+            return self.run_lines(number, lines, cx);
+        }
         match keys.first() {
             Some(first) if is_on_one_key => {
                 let key = positions.key(first);

@@ -29,7 +29,7 @@ pub enum Ran {
 #[derive(Clone, Debug)]
 pub struct Transaction {
     pub database: Database,
-    /// At least one. The record lies in the shard of the first one.
+    /// The record lies in the shard of the first one. Without any, a first run names them.
     pub keys: Vec<Key>,
     /// Keys that must not have changed since: with the version that last changed them, `None`
     /// without a value. If one has, the reply is a null array.

@@ -8,7 +8,7 @@ use types::{Command, Database, Incarnation, Key, Lock, NodeId, Outcome, Tag, Txi
 use crate::coordinator::{self, Coordinator, Fate, Retry};
 use crate::effects::{Effect, Status};
 use crate::patrol::{self, Patrol};
-use crate::program::{Mode, Transaction};
+use crate::program::{Mode, Ran, States, Transaction};
 use crate::resolver::{self, Resolver};
 use crate::snapshot::{self, Snapshot};
 
@@ -136,13 +136,27 @@ impl Service {
     }
 
     /// Begins a transaction. Its answer is a [`Effect::Reply`] with this tag.
-    ///
-    /// # Panics
-    /// If it names no key.
     pub fn start(&mut self, cx: &mut Cx<'_>, tag: Tag, transaction: Transaction, deadline: Nanos) {
         let keys = snapshot::keys_of(&transaction);
         let start = cx.unix;
-        self.attempt(cx, Retry { tag, transaction, start, deadline, runs: 0, keys });
+        let retry = Retry { tag, transaction, start, deadline, runs: 0, keys };
+        if retry.keys.is_empty() { self.find_keys(cx, retry) } else { self.attempt(cx, retry) }
+    }
+
+    /// A first run without any state names the keys, or needs none. \[T15\]
+    fn find_keys(&mut self, cx: &mut Cx<'_>, mut retry: Retry) {
+        let Retry { tag, transaction, .. } = &mut retry;
+        match transaction.program.run(&States::new(), transaction.clock) {
+            Ran::Done { reply, .. } => {
+                cx.effects.push(Effect::Reply { tag: *tag, outcome: Outcome::Reply(reply) });
+            }
+            Ran::Needs(keys) => {
+                transaction.keys = keys;
+                retry.keys = snapshot::keys_of(&retry.transaction);
+                retry.runs = 1;
+                self.attempt(cx, retry);
+            }
+        }
     }
 
     fn attempt(&mut self, cx: &mut Cx<'_>, retry: Retry) {

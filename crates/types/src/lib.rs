@@ -25,7 +25,7 @@ pub use id::{AmnesiaCount, Database, Epoch, Incarnation, NodeId, SessionId, Tag,
 pub use key::{Key, Shard};
 pub use outcome::{Outcome, Refusal};
 pub use positions::Positions;
-pub use reply::{Double, Reply};
+pub use reply::{Double, REPLY_DEPTH_MAX, Reply};
 pub use round::{Ballot, Round};
 pub use txid::Txid;
 pub use wire::{Malformed, Reader, Wire};

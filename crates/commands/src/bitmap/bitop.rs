@@ -85,7 +85,7 @@ impl Combination {
 }
 
 /// An empty result deletes the key.
-fn run(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn run(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let combination = Combination::parse(args.all[1])?;
     let (target, sources) = (args.all[2], &args.all[3..]);
     if combination == Combination::Not && sources.len() != 1 {

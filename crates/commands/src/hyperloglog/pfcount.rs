@@ -31,7 +31,7 @@ and propagate to replicas",
     ..HYPERLOGLOG
 };
 
-fn run(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn run(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let keys = &args.all[1..];
     if let [key] = keys {
         let string = space.context(key)?.string()?;

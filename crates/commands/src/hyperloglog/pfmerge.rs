@@ -27,7 +27,7 @@ const ROW: CommandSpec = CommandSpec {
 };
 
 /// The result is dense if one of the values is.
-fn run(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn run(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (mut union, mut is_dense) = (Union::new(), false);
     for key in &args.all[1..] {
         if let Some(string) = space.context(key)?.string()? {

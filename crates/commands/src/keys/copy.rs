@@ -36,7 +36,7 @@ const OUT_OF_RANGE: ErrorReply = errors::fixed(b"ERR DB index is out of range");
 const OTHER_DATABASE: ErrorReply =
     errors::fixed(b"ERR 'copy' to another database is not supported: keys stay in their database");
 
-fn copy(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn copy(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (from, to) = (args.all[1], args.all[2]);
     let options = Options::parse(&args.all[3..])?;
     let is_same = options.database.is_none() || options.database == space.database();

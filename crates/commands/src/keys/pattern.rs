@@ -48,7 +48,7 @@ impl<'a> Pattern<'a> {
     pub(super) fn find<'s>(
         &self,
         element: &'s [u8],
-        space: &'s Space<'_>,
+        space: &'s Space,
     ) -> Result<Option<&'s [u8]>, Halt> {
         if *self == Pattern::Element {
             return Ok(Some(element));

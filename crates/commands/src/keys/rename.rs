@@ -37,7 +37,7 @@ const ROWS: &[CommandSpec] = &[
 
 const NAMES: &[Argument] = &[Argument::key(), Argument::new("newkey", ArgumentKind::Key)];
 
-fn rename(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn rename(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (from, to) = (args.all[1], args.all[2]);
     if !space.context(from)?.exists() {
         return Err(NO_SUCH_KEY.into());
@@ -48,7 +48,7 @@ fn rename(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
     Ok(Reply::OK)
 }
 
-fn rename_if_free(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn rename_if_free(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (from, to) = (args.all[1], args.all[2]);
     if !space.context(from)?.exists() {
         return Err(NO_SUCH_KEY.into());
@@ -60,7 +60,7 @@ fn rename_if_free(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, 
     Ok(Reply::count(is_free))
 }
 
-fn move_value(space: &mut Space<'_>, from: &[u8], to: &[u8]) -> Result<(), Halt> {
+fn move_value(space: &mut Space, from: &[u8], to: &[u8]) -> Result<(), Halt> {
     super::copy_value(space, from, to)?;
     space.change(from, Change::Delete)
 }

@@ -81,7 +81,7 @@ const NO_SCORE: ErrorReply =
 /// Bytes of a reply besides its elements, for each.
 const ELEMENT_OVERHEAD: usize = 16;
 
-fn sort(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn sort(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let options = Options::parse(&args.all[2..], true)?;
     let Some(destination) = options.destination else {
         return answer(args.all[1], &options, space);
@@ -89,11 +89,11 @@ fn sort(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
     store(args.all[1], destination, &options, space)
 }
 
-fn sort_read_only(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn sort_read_only(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     answer(args.all[1], &Options::parse(&args.all[2..], false)?, space)
 }
 
-fn answer(key: &[u8], options: &Options<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn answer(key: &[u8], options: &Options<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (mut replies, mut len) = (Vec::new(), 0);
     visit(key, options, space, |found| {
         len += found.map_or(0, <[u8]>::len) + ELEMENT_OVERHEAD;
@@ -108,7 +108,7 @@ fn store(
     key: &[u8],
     destination: &[u8],
     options: &Options<'_>,
-    space: &mut Space<'_>,
+    space: &mut Space,
 ) -> Result<Reply, Halt> {
     let target = space.context(destination)?;
     let (exists, max) = (target.exists(), target.max_value_len);
@@ -134,7 +134,7 @@ fn store(
 fn visit(
     key: &[u8],
     options: &Options<'_>,
-    space: &mut Space<'_>,
+    space: &mut Space,
     mut visitor: impl FnMut(Option<&[u8]>) -> Result<(), ErrorReply>,
 ) -> Result<(), Halt> {
     need_weights(key, options, space)?;
@@ -152,7 +152,7 @@ fn visit(
 }
 
 /// Asks for the keys that `BY` names.
-fn need_weights(key: &[u8], options: &Options<'_>, space: &mut Space<'_>) -> Result<(), Halt> {
+fn need_weights(key: &[u8], options: &Options<'_>, space: &mut Space) -> Result<(), Halt> {
     let Some(pattern) = options.by.filter(|_| !options.is_unsorted) else { return Ok(()) };
     let elements = Elements::of(&space.context(key)?)?;
     let keys: Vec<Vec<u8>> =
@@ -162,7 +162,7 @@ fn need_weights(key: &[u8], options: &Options<'_>, space: &mut Space<'_>) -> Res
 
 /// Asks for the keys that patterns name for elements.
 fn need<'e>(
-    space: &mut Space<'_>,
+    space: &mut Space,
     elements: impl Iterator<Item = &'e [u8]>,
     patterns: &[Pattern<'_>],
 ) -> Result<(), Halt> {
@@ -171,7 +171,7 @@ fn need<'e>(
 }
 
 /// The elements in the order and the range that the options ask for.
-fn selected(key: &[u8], options: &Options<'_>, space: &Space<'_>) -> Result<Vec<Vec<u8>>, Halt> {
+fn selected(key: &[u8], options: &Options<'_>, space: &Space) -> Result<Vec<Vec<u8>>, Halt> {
     let Elements { all, is_set } = Elements::of(&space.context(key)?)?;
     let range = options.range(all.len());
     let sorted = match (options.is_unsorted, is_set && options.destination.is_some()) {
@@ -195,7 +195,7 @@ fn unsorted<'s>(mut all: Vec<&'s [u8]>, is_set: bool, options: &Options<'_>) -> 
 fn order<'s>(
     all: Vec<&'s [u8]>,
     options: &Options<'_>,
-    space: &'s Space<'_>,
+    space: &'s Space,
 ) -> Result<Vec<&'s [u8]>, Halt> {
     let mut weighed = Vec::with_capacity(all.len());
     for element in all {

@@ -57,18 +57,18 @@ const MOVE: CommandSpec = CommandSpec {
 pub(super) const LEFT_OR_RIGHT: &[Argument] =
     &[Argument::word("left", "LEFT"), Argument::word("right", "RIGHT")];
 
-fn lmove(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn lmove(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (from, to) = (Side::parse(args.all[3])?, Side::parse(args.all[4])?);
     move_element(args, space, from, to)
 }
 
-fn rpoplpush(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn rpoplpush(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     move_element(args, space, Side::Right, Side::Left)
 }
 
 fn move_element(
     args: &Arguments<'_>,
-    space: &mut Space<'_>,
+    space: &mut Space,
     from: Side,
     to: Side,
 ) -> Result<Reply, Halt> {

@@ -33,7 +33,7 @@ const ROW: CommandSpec = CommandSpec {
 const NUMKEYS_NOT_POSITIVE: ErrorReply = errors::fixed(b"ERR numkeys should be greater than 0");
 const COUNT_NOT_POSITIVE: ErrorReply = errors::fixed(b"ERR count should be greater than 0");
 
-fn lmpop(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn lmpop(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (keys, side, count) = parse(args.all)?;
     for &key in keys {
         let cx = space.context(key)?;

@@ -9,7 +9,7 @@ use crate::space::{Halt, Space};
 ///
 /// # Errors
 /// `WRONGTYPE`, and [`Halt::Unloaded`].
-pub(super) fn sets<'s>(space: &'s Space<'_>, keys: &[&[u8]]) -> Result<Vec<Option<Set<'s>>>, Halt> {
+pub(super) fn sets<'s>(space: &'s Space, keys: &[&[u8]]) -> Result<Vec<Option<Set<'s>>>, Halt> {
     keys.iter().map(|key| Ok(space.context(key)?.set()?)).collect()
 }
 
@@ -18,9 +18,9 @@ pub(super) fn sets<'s>(space: &'s Space<'_>, keys: &[&[u8]]) -> Result<Vec<Optio
 /// # Errors
 /// Those of `compute`, and `value too large`.
 pub(super) fn store<'a>(
-    space: &mut Space<'a>,
+    space: &mut Space,
     key: &[u8],
-    compute: impl for<'s> FnOnce(&'s Space<'a>) -> Result<Growth<'s>, Halt>,
+    compute: impl for<'s> FnOnce(&'s Space) -> Result<Growth<'s>, Halt>,
 ) -> Result<Reply, Halt> {
     let growth = compute(space)?;
     let cx = space.context(key)?;

@@ -41,16 +41,16 @@ const ROWS: &[CommandSpec] = &[
     },
 ];
 
-fn reply(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn reply(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let members = difference(space, &args.all[1..])?.into_members();
     Ok(Reply::Set(super::copies(members)))
 }
 
-fn keep(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn keep(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     store(space, args.all[1], |space| difference(space, &args.all[2..]))
 }
 
-fn difference<'s>(space: &'s Space<'_>, keys: &[&[u8]]) -> Result<Growth<'s>, Halt> {
+fn difference<'s>(space: &'s Space, keys: &[&[u8]]) -> Result<Growth<'s>, Halt> {
     let sets = sets(space, keys)?;
     let mut growth = Growth::new(Encoding::Intset);
     let (Some(&Some(first)), others) = (sets.first(), &sets[1..]) else { return Ok(growth) };

@@ -67,18 +67,18 @@ const TOO_MANY_KEYS: ErrorReply =
     errors::fixed(b"ERR Number of keys can't be greater than number of args");
 const NEGATIVE_LIMIT: ErrorReply = errors::fixed(b"ERR LIMIT can't be negative");
 
-fn reply(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn reply(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let common = intersection(space, &args.all[1..])?.members;
     Ok(Reply::Set(super::copies(common)))
 }
 
-fn count(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn count(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (keys, limit) = parse(&args.all[1..])?;
     let len = intersection(space, keys)?.members.len();
     Ok(Reply::Integer(limit.map_or(len, |limit| len.min(limit)) as i64))
 }
 
-fn keep(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn keep(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     store(space, args.all[1], |space| {
         let common = intersection(space, &args.all[2..])?;
         let is_intset = common.encoding == Encoding::Intset;
@@ -112,7 +112,7 @@ struct Intersection<'s> {
     encoding: Encoding,
 }
 
-fn intersection<'s>(space: &'s Space<'_>, keys: &[&[u8]]) -> Result<Intersection<'s>, Halt> {
+fn intersection<'s>(space: &'s Space, keys: &[&[u8]]) -> Result<Intersection<'s>, Halt> {
     let sets: Option<Vec<Set<'_>>> = sets(space, keys)?.into_iter().collect();
     let sets = sets.unwrap_or_default();
     let Some((at, smallest)) = sets.iter().enumerate().min_by_key(|(_, set)| set.len()) else {

@@ -28,7 +28,7 @@ const ROW: CommandSpec = CommandSpec {
     ..SET
 };
 
-fn run(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn run(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (from, to, member) = (args.all[1], args.all[2], &args.all[3..4]);
     let (source, target) = (space.context(from)?, space.context(to)?);
     let Some(set) = source.set()? else { return Ok(Reply::Integer(0)) };

@@ -42,16 +42,16 @@ const ROWS: &[CommandSpec] = &[
     },
 ];
 
-fn reply(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn reply(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let members = union(space, &args.all[1..])?.into_members();
     Ok(Reply::Set(super::copies(members)))
 }
 
-fn keep(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn keep(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     store(space, args.all[1], |space| union(space, &args.all[2..]))
 }
 
-fn union<'s>(space: &'s Space<'_>, keys: &[&[u8]]) -> Result<Growth<'s>, Halt> {
+fn union<'s>(space: &'s Space, keys: &[&[u8]]) -> Result<Growth<'s>, Halt> {
     let mut growth = Growth::new(Encoding::Intset);
     let mut known = Lookup::new(space.clock().seed);
     for member in sets(space, keys)?.into_iter().flatten().flatten() {

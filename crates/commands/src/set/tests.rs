@@ -196,7 +196,7 @@ fn random_members_fit_a_reply() {
 
 #[test]
 fn set_has_a_greatest_size() {
-    let interpreter = Interpreter { max_value_len: 20 };
+    let interpreter = Interpreter { max_value_len: 20, scripts: None };
     let error =
         |len| Reply::error(format!("ERR value too large: {len} bytes, and max-value-size is 20"));
     let value = texts(5);
@@ -212,7 +212,7 @@ fn set_has_a_greatest_size() {
     let view = |value| View::fresh(value, TimeToLive::Never, Millis(1_000));
     space.load("a".into(), view(Some(&value)));
     space.load("b".into(), view(Some(&integers(3))));
-    let execute = |space: &mut Space<'_>, line: &str| {
+    let execute = |space: &mut Space, line: &str| {
         space.execute(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     };
     let halt = execute(&mut space, "SUNIONSTORE b a b").expect_err("too large");

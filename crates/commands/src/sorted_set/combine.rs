@@ -37,7 +37,7 @@ enum Use {
 
 fn run(
     args: &Arguments<'_>,
-    space: &mut Space<'_>,
+    space: &mut Space,
     operator: Operator,
     to: Use,
 ) -> Result<Reply, Halt> {

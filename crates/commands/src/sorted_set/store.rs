@@ -40,7 +40,7 @@ fn build(encoding: Encoding, mut elements: Vec<Element<'_>>) -> Option<Bytes> {
 ///
 /// # Errors
 /// `value too large`.
-pub(super) fn put(space: &mut Space<'_>, key: &[u8], value: Option<Bytes>) -> Result<(), Halt> {
+pub(super) fn put(space: &mut Space, key: &[u8], value: Option<Bytes>) -> Result<(), Halt> {
     let cx = space.context(key)?;
     let change = match value {
         Some(value) => {

@@ -10,7 +10,7 @@ use crate::space::{Halt, Space};
 
 /// Runs lines on an empty key `z` and answers the last reply.
 fn run(seed: u64, max_value_len: usize, lines: &[&str]) -> Reply {
-    let interpreter = Interpreter { max_value_len };
+    let interpreter = Interpreter { max_value_len, scripts: None };
     let clock = Clock { unix: Millis(1_000), seed };
     let mut space = Space::new(&interpreter, clock);
     for key in ["z", "d"] {
@@ -22,7 +22,7 @@ fn run(seed: u64, max_value_len: usize, lines: &[&str]) -> Reply {
         last = match space.execute(&args) {
             Ok(reply) => reply,
             Err(Halt::Error(error)) => error.into(),
-            Err(Halt::Unloaded(key)) => panic!("{line} needs {key:?}"),
+            Err(halt) => panic!("{line}: {halt:?}"),
         };
     }
     last

@@ -33,7 +33,7 @@ const ROW: CommandSpec = CommandSpec {
 const NUMKEYS: ErrorReply = errors::fixed(b"ERR numkeys should be greater than 0");
 const COUNT: ErrorReply = errors::fixed(b"ERR count should be greater than 0");
 
-fn run(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn run(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (keys, end, count) = parse(&args.all[1..])?;
     for &key in keys {
         let Some(set) = space.context(key)?.sorted_set()? else { continue };

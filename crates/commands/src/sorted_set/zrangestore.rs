@@ -33,7 +33,7 @@ const ROW: CommandSpec = CommandSpec {
     ..SORTED_SET
 };
 
-fn run(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn run(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (to, from) = (args.all[1], args.all[2]);
     let query = Query::parse_stored(&args.all[3..])?;
     let set = space.context(from)?.sorted_set()?.unwrap_or(SortedSet::EMPTY);

@@ -77,7 +77,7 @@ impl Options {
     }
 }
 
-fn run(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn run(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     let (first, second) = (space.context(args.all[1])?, space.context(args.all[2])?);
     let (Ok(first), Ok(second)) = (first.string(), second.string()) else {
         return Err(NO_STRINGS.into());

@@ -46,13 +46,13 @@ const fn every_second(flags: &'static [&'static str]) -> Option<KeyRange> {
     Some(KeyRange { first: 1, last: LastKey::End, step: 2, flags, notes: "" })
 }
 
-fn mset(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn mset(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     check_pairs(args)?;
     put_all(args, space)?;
     Ok(Reply::OK)
 }
 
-fn msetnx(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn msetnx(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     check_pairs(args)?;
     for pair in args.all[1..].chunks_exact(2) {
         if space.context(pair[0])?.exists() {
@@ -68,7 +68,7 @@ fn check_pairs(args: &Arguments<'_>) -> Result<(), Halt> {
     if is_even { Ok(()) } else { Err(errors::wrong_arity(args.spec.name).into()) }
 }
 
-fn put_all(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<(), Halt> {
+fn put_all(args: &Arguments<'_>, space: &mut Space) -> Result<(), Halt> {
     for pair in args.all[1..].chunks_exact(2) {
         space.context(pair[0])?.check_string(b"", pair[1].len() as u64)?;
         let value = values::string::encode(pair[1]);

@@ -6,7 +6,6 @@ use types::wire::{Malformed, Reader};
 
 use crate::context::{Context, RunResult};
 use crate::errors;
-use crate::interpreter::Interpreter;
 use crate::operation::{Examples, Operation, Sink};
 use crate::row::*;
 use crate::space::{Halt, Space};
@@ -47,13 +46,12 @@ impl<'a> Operation<'a> for Line<'a> {
         let spec = table::resolve(&self.args)?;
         let keys = spec.key_indexes(&self.args);
         let key = keys.first().map(|&key| self.args[key]).ok_or(errors::NOT_UNDERSTOOD)?;
-        let interpreter = Interpreter { max_value_len: cx.max_value_len };
-        let mut space = Space::new(&interpreter, cx.clock);
+        let mut space = Space::new(&cx.interpreter(), cx.clock);
         space.load(bytes::Bytes::copy_from_slice(key), cx.view);
         let reply = match space.execute(&self.args) {
             Ok(reply) => reply,
             Err(Halt::Error(error)) => return Err(error),
-            Err(Halt::Unloaded(_)) => return Err(errors::NOT_UNDERSTOOD),
+            Err(Halt::Unloaded(_) | Halt::TooLong) => return Err(errors::RUN_AS_TRANSACTION),
         };
         let change = space.changes().map(|(_, change)| change).next();
         Ok(Applied { change: change.unwrap_or(types::Change::None), reply })

@@ -5,7 +5,6 @@ use types::{Access, Applied, Change, Command, Reply};
 
 use crate::context::{Context, RunResult};
 use crate::errors;
-use crate::interpreter::Interpreter;
 use crate::operation::{Examples, Operation, Sink};
 use crate::row::*;
 use crate::space::{Halt, Space};
@@ -56,8 +55,7 @@ impl<'a> Operation<'a> for Lines<'a> {
             spec.key_indexes(line).first().and_then(|&key| line.get(key).copied())
         };
         let key = self.lines.iter().find_map(key_of).ok_or(errors::NOT_UNDERSTOOD)?;
-        let interpreter = Interpreter { max_value_len: cx.max_value_len };
-        let mut space = Space::new(&interpreter, cx.clock);
+        let mut space = Space::new(&cx.interpreter(), cx.clock);
         space.load(bytes::Bytes::copy_from_slice(key), cx.view);
         let mut replies: Vec<Reply> = Vec::with_capacity(self.lines.len());
         let mut len = 0;
@@ -69,7 +67,9 @@ impl<'a> Operation<'a> for Lines<'a> {
             replies.push(match space.execute(line) {
                 Ok(reply) => reply,
                 Err(Halt::Error(error)) => error.into(),
-                Err(Halt::Unloaded(_)) => return Err(errors::NOT_UNDERSTOOD),
+                Err(Halt::Unloaded(_) | Halt::TooLong) => {
+                    return Err(errors::RUN_AS_TRANSACTION);
+                }
             });
         }
         let change = space.changes().map(|(_, change)| change).next();
@@ -83,6 +83,7 @@ mod tests {
     use types::{Clock, TimeToLive, Update, View};
 
     use super::*;
+    use crate::Interpreter;
 
     fn run(lines: &[&str]) -> Applied {
         let lines = lines.iter().map(|line| line.split(' ').map(str::as_bytes).collect()).collect();

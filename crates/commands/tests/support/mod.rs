@@ -45,7 +45,12 @@ impl Store {
             Err(error) => error.into(),
             Ok((_, Plan::Session(verb))) => panic!("scripts have no {verb:?}"),
             Ok((_, Plan::Reply(reply))) => reply,
-            Ok((_, Plan::Key { command, key })) => self.run(&command, args[key]),
+            Ok((_, Plan::Key { command, key })) => match self.run(&command, args[key]) {
+                reply if reply == commands::errors::RUN_AS_TRANSACTION.into() => {
+                    self.run_together(&args, &[key])
+                }
+                reply => reply,
+            },
             Ok((_, Plan::PerKey { command, keys, combine })) => {
                 combine.replies(keys.map(|key| self.run(&command, args[key])).collect())
             }
@@ -76,6 +81,7 @@ impl Store {
             match space.execute(args) {
                 Ok(reply) => break reply,
                 Err(commands::Halt::Error(error)) => break error.into(),
+                Err(commands::Halt::TooLong) => break Reply::error("ERR too long"),
                 Err(commands::Halt::Unloaded(key)) => {
                     let keys = [&[key], space.wanted()].concat();
                     for key in keys {
@@ -250,7 +256,10 @@ pub fn heard(reply: Reply) -> resp::Reply {
             resp::Reply::Array(pairs.into_iter().map(pair).collect())
         }
         Reply::Double(types::Double(value)) => resp::Reply::Double(value),
-        other => panic!("no script has {other:?}"),
+        Reply::Boolean(value) => resp::Reply::Boolean(value),
+        Reply::BigNumber(digits) => resp::Reply::BigNumber(digits.into()),
+        Reply::Verbatim { format, text } => resp::Reply::Verbatim { format, text: text.into() },
+        Reply::Table(pairs) => heard(Reply::Map(pairs)),
     }
 }
 

@@ -170,7 +170,8 @@ fn start_cluster(
         };
         RespSessionFactory::new(config)
     };
-    let update: Arc<dyn Update> = Arc::new(Interpreter { max_value_len: VALUE_LEN_DEFAULT });
+    let update: Arc<dyn Update> =
+        Arc::new(Interpreter { max_value_len: VALUE_LEN_DEFAULT, scripts: None });
     let cluster =
         LocalCluster::start(members.iter().map(config).collect(), |_| factory(), &update)?;
     ensure!(cluster.wait_ready(LIMIT), "the nodes do not serve");

@@ -77,7 +77,7 @@ impl Worker {
         let database = transaction.database;
         let watched = transaction.watched.iter().map(|(key, _)| key);
         let keys: BTreeSet<&Key> = transaction.keys.iter().chain(watched).collect();
-        if keys.is_empty() || keys.len() > transaction.keys_max() {
+        if keys.len() > transaction.keys_max() {
             return self.shared.reply(tag, transaction.too_many_keys());
         }
         let is_of_users = database.is_of_users();

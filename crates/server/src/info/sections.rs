@@ -109,8 +109,7 @@ pub(super) fn memory(text: &mut String, session: &Session, status: &NodeStatus) 
         put(text, "total_system_memory", total);
         put(text, "total_system_memory_human", human(total));
     }
-    put_zeros(text, &["used_memory_lua", "used_memory_vm_eval", "used_memory_scripts"]);
-    put_zeros(text, &["number_of_cached_scripts", "number_of_functions", "number_of_libraries"]);
+    put_scripts(text, session);
     put(text, "maxmemory", 0);
     put(text, "maxmemory_human", "0B");
     put(text, "maxmemory_policy", "noeviction");
@@ -120,6 +119,18 @@ pub(super) fn memory(text: &mut String, session: &Session, status: &NodeStatus) 
     put_zeros(text, &["mem_clients_slaves", "mem_replication_backlog", "mem_aof_buffer"]);
     put(text, "mem_allocator", "jemalloc");
     put_zeros(text, &["active_defrag_running", "lazyfree_pending_objects"]);
+}
+
+/// Memory of Lua is bounded per thread, and not counted.
+fn put_scripts(text: &mut String, session: &Session) {
+    let scripts = &session.shared.scripts;
+    let (count, len) = scripts.size();
+    put_zeros(text, &["used_memory_lua", "used_memory_vm_eval"]);
+    put(text, "used_memory_scripts_eval", len);
+    put(text, "number_of_cached_scripts", count);
+    put_zeros(text, &["number_of_functions", "number_of_libraries"]);
+    put(text, "used_memory_scripts", len);
+    put(text, "used_memory_scripts_human", human(len as u64));
 }
 
 /// There are no snapshots and no log: every acknowledged write is as durable as its database says.
@@ -160,6 +171,7 @@ pub(super) fn stats(text: &mut String, session: &Session, status: &NodeStatus) {
     put_zeros(text, &["sync_full", "sync_partial_ok", "sync_partial_err"]);
     put(text, "expired_keys", stat(status, "expired_keys"));
     put_zeros(text, &["evicted_keys", "evicted_clients"]);
+    put(text, "evicted_scripts", session.shared.scripts.evicted());
     put(text, "keyspace_hits", totals.hits);
     put(text, "keyspace_misses", totals.misses);
     put_zeros(text, &["pubsub_channels", "pubsub_patterns", "pubsubshard_channels"]);

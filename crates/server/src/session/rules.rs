@@ -42,11 +42,14 @@ pub(super) fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
     match spec.execution {
         Execution::PerKey(_, Combine::Sum) => argc > PARTS_AT_ONCE,
         Execution::PerKey(_, Combine::Array) => argc > 2,
-        Execution::Keys(_) => true,
+        Execution::Keys(_) | Execution::Script => true,
         Execution::Session(verb) => matches!(
             verb,
             SessionVerb::Exec
                 | SessionVerb::Watch
+                | SessionVerb::ScriptExists
+                | SessionVerb::ScriptFlush
+                | SessionVerb::ScriptLoad
                 | SessionVerb::DbSize
                 | SessionVerb::FlushAll
                 | SessionVerb::FlushDb

@@ -4,6 +4,7 @@ mod cluster_clients;
 mod conversations;
 mod information;
 mod orders;
+mod scripts;
 mod sentinel_clients;
 mod statistics;
 mod transactions;

@@ -341,6 +341,13 @@ impl World {
         }
     }
 
+    /// Sets a string in any database.
+    pub fn put(&mut self, database: u8, key: &str, value: &str) {
+        let key = PUBLIC.key(key.as_bytes());
+        let place = (database, key.hash(), key.bytes().to_vec());
+        self.registers.insert(place, values::string::encode(value.as_bytes()));
+    }
+
     fn change(&mut self, place: (u8, u64, Vec<u8>), change: Change) {
         *self.versions.entry(place.clone()).or_default() += u64::from(change != Change::None);
         match change {
@@ -364,7 +371,8 @@ impl World {
             ends: None,
         };
         let clock = Clock { unix: Millis(1), seed: 1 };
-        let applied = Interpreter::default().apply(view, &command.body, clock);
+        let interpreter = Interpreter { scripts: Some(scripts::ENGINE), ..Interpreter::default() };
+        let applied = interpreter.apply(view, &command.body, clock);
         self.change(place, applied.change);
         Outcome::Reply(applied.reply)
     }

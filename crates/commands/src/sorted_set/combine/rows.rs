@@ -108,30 +108,30 @@ const STORE: CommandSpec = CommandSpec {
     ..SORTED_SET
 };
 
-fn diff(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn diff(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     run(args, space, Operator::Difference, Use::Answer)
 }
 
-fn diff_store(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn diff_store(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     run(args, space, Operator::Difference, Use::Store)
 }
 
-fn inter(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn inter(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     run(args, space, Operator::Intersection, Use::Answer)
 }
 
-fn inter_card(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn inter_card(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     run(args, space, Operator::Intersection, Use::Count)
 }
 
-fn inter_store(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn inter_store(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     run(args, space, Operator::Intersection, Use::Store)
 }
 
-fn union(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn union(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     run(args, space, Operator::Union, Use::Answer)
 }
 
-fn union_store(args: &Arguments<'_>, space: &mut Space<'_>) -> Result<Reply, Halt> {
+fn union_store(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     run(args, space, Operator::Union, Use::Store)
 }

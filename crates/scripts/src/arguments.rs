@@ -1,0 +1,101 @@
+//! Arguments of library functions, checked as Lua's own libraries check them.
+
+use mlua::{Error, Lua, MultiValue, Value};
+
+use crate::number;
+use crate::raise;
+
+/// The arguments of one call.
+pub(crate) struct Arguments<'a> {
+    pub(crate) lua: &'a Lua,
+    pub(crate) function: &'static str,
+    pub(crate) values: MultiValue,
+}
+
+impl Arguments<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// An argument, counted from 1; nil if it is missing.
+    pub(crate) fn get(&self, number: usize) -> &Value {
+        self.values.get(number - 1).unwrap_or(&Value::Nil)
+    }
+
+    /// A string, or a number as text.
+    pub(crate) fn string(&self, number: usize) -> Result<Vec<u8>, Error> {
+        text(self.get(number)).ok_or_else(|| self.unlike(number, "string"))
+    }
+
+    /// A number, or a string that is one.
+    pub(crate) fn number(&self, number: usize) -> Result<f64, Error> {
+        numeric(self.get(number)).ok_or_else(|| self.unlike(number, "number"))
+    }
+
+    pub(crate) fn integer(&self, number: usize) -> Result<i64, Error> {
+        self.number(number).map(number::to_i64)
+    }
+
+    pub(crate) fn integer_or(&self, number: usize, default: i64) -> Result<i64, Error> {
+        if self.get(number).is_nil() { Ok(default) } else { self.integer(number) }
+    }
+
+    /// `bad argument …`
+    pub(crate) fn bad(&self, number: usize, message: &str) -> Error {
+        raise::argument(self.lua, number, self.function, message)
+    }
+
+    pub(crate) fn error(&self, message: impl AsRef<[u8]>) -> Error {
+        raise::text(self.lua, message)
+    }
+
+    fn unlike(&self, number: usize, expected: &str) -> Error {
+        let got = match self.values.get(number - 1) {
+            None => "no value",
+            Some(value) => type_name(value),
+        };
+        self.bad(number, &format!("{expected} expected, got {got}"))
+    }
+}
+
+/// The name of a type, as `type` answers it.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Nil => "nil",
+        Value::Boolean(_) => "boolean",
+        Value::LightUserData(_) | Value::UserData(_) | Value::Error(_) => "userdata",
+        Value::Integer(_) | Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Table(_) => "table",
+        Value::Function(_) => "function",
+        Value::Thread(_) => "thread",
+        _ => "userdata",
+    }
+}
+
+/// The bytes of a string, or the text of a number.
+pub(crate) fn text(value: &Value) -> Option<Vec<u8>> {
+    match value {
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        Value::Integer(_) | Value::Number(_) => {
+            let value = numeric(value)?;
+            Some(number::general(value, number::LUA_DIGITS).into_bytes())
+        }
+        _ => None,
+    }
+}
+
+/// A number, or a string that is one.
+pub(crate) fn numeric(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(value) => Some(*value as f64),
+        Value::Number(value) => Some(*value),
+        Value::String(text) => {
+            let text = text.as_bytes();
+            let text = text.trim_ascii();
+            let (value, len) = number::prefix(text)?;
+            (len == text.len() && len > 0).then_some(value)
+        }
+        _ => None,
+    }
+}

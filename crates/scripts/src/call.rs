@@ -1,0 +1,159 @@
+//! `redis.call` and `redis.pcall`: a command on the space of the run.
+
+use commands::spec::Flag;
+use commands::{CommandSpec, Execution, Halt, SessionVerb, Shortage, Space};
+use mlua::{Error, Lua, MultiValue, Value};
+use types::Reply;
+
+use crate::current::{Current, Shared};
+use crate::{convert, number, raise};
+
+const NO_ARGUMENTS: &str = "Please specify at least one argument for this redis lib call";
+const NOT_STRINGS: &str = "Lua redis lib command arguments must be strings or integers";
+const UNKNOWN: &str = "Unknown Redis command called from script";
+const ARITY: &str = "Wrong number of args calling Redis command from script";
+const NOT_ALLOWED: &str = "This Redis command is not allowed from script";
+const READ_ONLY: &str = "Write commands are not allowed from read-only scripts.";
+const NO_ROOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Instructions that a command costs besides its bytes.
+const COMMAND_COST: u64 = 100;
+
+/// The end of a call without a reply.
+enum Failed {
+    /// The error, without a code.
+    Text(&'static str),
+    /// The error, with its code.
+    Reply(&'static str),
+    Halt,
+}
+
+/// `redis.call`: an error is raised.
+pub(crate) fn call(lua: &Lua, current: &Shared, values: MultiValue) -> mlua::Result<Value> {
+    match run(current, &values) {
+        Ok(Reply::Error(text)) => Err(Error::external(raise::Raised::Reply(coded(&text)))),
+        Ok(reply) => {
+            let resp3 = current.borrow().resp3;
+            convert::to_lua(lua, &reply, resp3)
+        }
+        Err(Failed::Text(text)) => Err(raise::reply(text)),
+        Err(Failed::Reply(text)) => Err(Error::external(raise::Raised::Reply(text.into()))),
+        Err(Failed::Halt) => Err(raise::halt()),
+    }
+}
+
+/// `redis.pcall`: an error is a table.
+pub(crate) fn protected(lua: &Lua, current: &Shared, values: MultiValue) -> mlua::Result<Value> {
+    let reply = match run(current, &values) {
+        Ok(Reply::Error(text)) => Reply::error(coded(&text)),
+        Ok(reply) => reply,
+        // As in redis-server, these two errors of `pcall` are tables too.
+        Err(Failed::Text(text)) => Reply::error(format!("ERR {text}")),
+        Err(Failed::Reply(text)) => Reply::error(text),
+        Err(Failed::Halt) => return Err(raise::halt()),
+    };
+    let resp3 = current.borrow().resp3;
+    convert::to_lua(lua, &reply, resp3)
+}
+
+/// An error text with a code: one that has a single word gets `ERR`.
+pub(crate) fn coded(text: &[u8]) -> Vec<u8> {
+    match text.contains(&b' ') {
+        true => text.to_vec(),
+        false => [b"ERR ", text].concat(),
+    }
+}
+
+fn run(current: &Shared, values: &MultiValue) -> Result<Reply, Failed> {
+    let args = words(values)?;
+    let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+    let current = &mut *current.borrow_mut();
+    let spec = find(&args)?;
+    check(spec, current)?;
+    let Some(mut space) = current.space.take() else { return Err(Failed::Halt) };
+    let sizes: usize = spec.key_indexes(&args).iter().map(|&key| space.value_len(args[key])).sum();
+    let reply = execute(spec, &args, &mut space);
+    current.space = Some(space);
+    let reply = reply.or_else(|halt| match halt {
+        Halt::Error(error) => Ok(error.into()),
+        halt => {
+            current.halt.get_or_insert(halt);
+            Err(Failed::Halt)
+        }
+    })?;
+    let sent: usize = args.iter().map(|arg| arg.len()).sum();
+    let is_over = current.spend(COMMAND_COST) || current.spend_bytes(sizes + sent + reply.len());
+    if is_over { Err(Failed::Halt) } else { Ok(reply) }
+}
+
+/// The arguments as bytes.
+fn words(values: &MultiValue) -> Result<Vec<Vec<u8>>, Failed> {
+    if values.is_empty() {
+        return Err(Failed::Text(NO_ARGUMENTS));
+    }
+    let word = |value: &Value| match value {
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        Value::Integer(value) => Some(number_text(*value as f64).into_bytes()),
+        Value::Number(value) => Some(number_text(*value).into_bytes()),
+        _ => None,
+    };
+    values.iter().map(word).collect::<Option<_>>().ok_or(Failed::Text(NOT_STRINGS))
+}
+
+/// An integer in full, any other number as short as it reads back.
+fn number_text(value: f64) -> String {
+    let integer = number::to_i64(value);
+    match value.is_nan() {
+        // Dividing zero by zero makes a negative one, and redis-server shows the sign.
+        true if value.is_sign_negative() => "-nan".to_owned(),
+        false if integer as f64 == value && is_exact(value) => integer.to_string(),
+        _ => resp::encode::double_text(value),
+    }
+}
+
+/// Redis shows greater integers as it shows fractions.
+fn is_exact(value: f64) -> bool {
+    const LIMIT: f64 = (i64::MAX / 2) as f64;
+    (-LIMIT..=LIMIT).contains(&value)
+}
+
+fn find(args: &[&[u8]]) -> Result<&'static CommandSpec, Failed> {
+    let spec = commands::find(args).map_err(|_| Failed::Text(UNKNOWN))?;
+    spec.check_arity(args.len()).map_err(|_| Failed::Text(ARITY))?;
+    Ok(spec)
+}
+
+/// The one place that decides whether a script may run a command.
+fn check(spec: &CommandSpec, current: &Current) -> Result<(), Failed> {
+    if spec.has(Flag::NoScript) {
+        return Err(Failed::Text(NOT_ALLOWED));
+    }
+    if current.is_read_only && spec.may_write() {
+        return Err(Failed::Text(READ_ONLY));
+    }
+    let lacks_room = match current.shortage() {
+        Shortage::None => false,
+        Shortage::OfGrowth => spec.has(Flag::DenyOom) && !current.allows_growth,
+        Shortage::OfWrites => spec.has(Flag::Write),
+    };
+    if lacks_room { Err(Failed::Reply(NO_ROOM)) } else { Ok(()) }
+}
+
+fn execute(spec: &CommandSpec, args: &[&[u8]], space: &mut Space) -> Result<Reply, Halt> {
+    match spec.execution {
+        Execution::Session(SessionVerb::Ping) => Ok(match args {
+            [_] => Reply::simple("PONG"),
+            [_, text] => Reply::copy(text),
+            _ => commands::errors::wrong_arity("ping").into(),
+        }),
+        Execution::Session(SessionVerb::Time) => {
+            let unix = space.clock().unix.0;
+            let numbers = [unix / 1_000, unix % 1_000 * 1_000];
+            Ok(Reply::array(numbers.iter().map(|number| Reply::bulk(number.to_string()))))
+        }
+        Execution::Session(_) | Execution::Container => {
+            Ok(Reply::error(format!("ERR '{}' is not supported inside scripts", spec.name)))
+        }
+        _ => space.execute(args),
+    }
+}

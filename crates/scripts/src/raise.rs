@@ -1,0 +1,122 @@
+//! Errors that functions of ours raise in a script.
+//!
+//! They are no Lua values: `pcall` and the error handler of a run turn them into strings or tables.
+
+use std::fmt::{self, Display, Formatter};
+
+use mlua::{Error, Lua, Value};
+
+/// An error on its way through Lua.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Raised {
+    /// A string, with the position of the caller.
+    Text(Vec<u8>),
+    /// A table with the field `err`.
+    Reply(Vec<u8>),
+    /// The run is over: no script can catch it.
+    Halt,
+}
+
+impl Display for Raised {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Raised::Text(text) | Raised::Reply(text) => text.escape_ascii().fmt(out),
+            Raised::Halt => out.write_str("the run is over"),
+        }
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// The name of the chunk that wraps functions of Lua. No error names it.
+pub(crate) const WRAPPERS: &str = "=[wrappers]";
+const WRAPPERS_SHORT: &str = "[wrappers]";
+
+/// An error at the place of the caller, as `luaL_error` raises it.
+pub(crate) fn text(lua: &Lua, message: impl AsRef<[u8]>) -> Error {
+    let mut text = position(lua, 1).into_bytes();
+    text.extend_from_slice(message.as_ref());
+    Error::external(Raised::Text(text))
+}
+
+/// An error without a place.
+pub(crate) fn bare(message: impl Into<Vec<u8>>) -> Error {
+    Error::external(Raised::Text(message.into()))
+}
+
+/// A table with `err`; the code `ERR` is put before a text that has none.
+pub(crate) fn reply(message: &str) -> Error {
+    Error::external(Raised::Reply(format!("ERR {message}").into_bytes()))
+}
+
+pub(crate) fn halt() -> Error {
+    Error::external(Raised::Halt)
+}
+
+/// An error in argument `number` of a function.
+pub(crate) fn argument(lua: &Lua, number: usize, function: &str, message: &str) -> Error {
+    text(lua, format!("bad argument #{number} to '{function}' ({message})"))
+}
+
+/// `source:line: ` of the function at a level of the stack.
+fn position(lua: &Lua, level: usize) -> String {
+    let place = lua.inspect_stack(level, |debug| {
+        let line = debug.current_line()?;
+        Some(format!("{}:{line}: ", debug.source().short_src?))
+    });
+    place.flatten().unwrap_or_default()
+}
+
+/// Source and line of the innermost Lua function of the script.
+pub(crate) fn place(lua: &Lua) -> Option<(String, usize)> {
+    // Level 0 is the error handler.
+    let mut level = 1;
+    loop {
+        let found = lua.inspect_stack(level, |debug| {
+            let source = debug.source();
+            let is_ours = !matches!(source.what, "Lua" | "main")
+                || source.source.as_deref() == Some(WRAPPERS);
+            let name = source.source.map(std::borrow::Cow::into_owned);
+            (!is_ours).then(|| (name.unwrap_or_default(), debug.current_line().unwrap_or_default()))
+        });
+        match found? {
+            Some(place) => return Some(place),
+            None => level += 1,
+        }
+    }
+}
+
+/// The error that one of our functions raised, in a value that was caught.
+pub(crate) fn raised(value: &Value) -> Option<Raised> {
+    match value {
+        Value::Error(error) => Some(raised_in(error)),
+        _ => None,
+    }
+}
+
+pub(crate) fn raised_in(error: &Error) -> Raised {
+    match error {
+        Error::CallbackError { cause, .. } | Error::BadArgument { cause, .. } => raised_in(cause),
+        Error::WithContext { cause, .. } => raised_in(cause),
+        Error::ExternalError(inner) => match inner.downcast_ref::<Raised>() {
+            Some(raised) => raised.clone(),
+            None => Raised::Text(inner.to_string().into_bytes()),
+        },
+        Error::MemoryError(_) => Raised::Halt,
+        other => Raised::Text(other.to_string().into_bytes()),
+    }
+}
+
+/// A message of Lua's own that names a wrapper.
+pub(crate) fn is_of_wrapper(text: &[u8]) -> bool {
+    text.starts_with(WRAPPERS_SHORT.as_bytes())
+}
+
+/// A message of Lua's own without the place of a wrapper.
+pub(crate) fn without_wrapper(text: &[u8]) -> &[u8] {
+    let Some(rest) = text.strip_prefix(WRAPPERS_SHORT.as_bytes()) else { return text };
+    match rest.windows(2).position(|two| two == b": ") {
+        Some(at) => &rest[at + 2..],
+        None => text,
+    }
+}

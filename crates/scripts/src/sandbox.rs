@@ -1,0 +1,142 @@
+//! The Lua state of a thread, with the globals that scripts see.
+
+use mlua::{
+    Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value,
+    VmState,
+};
+
+use crate::arguments::Arguments;
+use crate::current::Shared;
+use crate::{bits, json, message_pack, packed, raise, redis_api, strings};
+
+/// Instructions between two looks at the budget.
+const HOOK_EVERY: u32 = 250;
+
+const WRAPPERS: &str = include_str!("wrappers.lua");
+
+/// Globals of Lua that scripts do not see.
+const REMOVED: &[&str] =
+    &["dofile", "loadfile", "print", "newproxy", "module", "require", "package", "debug", "io"];
+
+pub(crate) struct Sandbox {
+    pub(crate) lua: Lua,
+    /// The globals behind those that scripts see.
+    pub(crate) globals: Table,
+    /// Calls a function under the error handler.
+    pub(crate) run: Function,
+    /// Undoes raw writes into read-only tables.
+    pub(crate) tidy: Function,
+}
+
+impl Sandbox {
+    pub(crate) fn new(current: &Shared) -> Result<Sandbox> {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let options = LuaOptions::new().catch_rust_panics(false);
+        let lua = Lua::new_with(libraries, options)?;
+        let globals = lua.globals();
+        for name in REMOVED {
+            globals.raw_set(*name, Value::Nil)?;
+        }
+        narrow_strings(&lua, &globals, current)?;
+        replace_random(&lua, &globals, current)?;
+        let (shown, run, tidy) = wrap(&lua, &globals, current)?;
+        lua.set_globals(shown)?;
+        count_instructions(&lua, current)?;
+        Ok(Sandbox { lua, globals, run, tidy })
+    }
+}
+
+fn narrow_strings(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
+    let library: Table = globals.raw_get("string")?;
+    let run = current.clone();
+    let repeat = lua.create_function(move |lua, values| strings::repeat(lua, &run, values))?;
+    library.raw_set("rep", repeat)
+}
+
+/// `math.random` draws from the seed of the run.
+fn replace_random(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
+    let library: Table = globals.raw_get("math")?;
+    let run = current.clone();
+    let random = lua.create_function(move |lua, values| {
+        let args = Arguments { lua, function: "random", values };
+        let fraction = run.borrow_mut().random.fraction();
+        let integer = |number| args.integer(number).map(|value| f64::from(value as i32));
+        match args.len() {
+            0 => Ok(fraction),
+            1 => {
+                let upper = integer(1)?;
+                if upper < 1.0 {
+                    return Err(args.bad(1, "interval is empty"));
+                }
+                Ok((fraction * upper).floor() + 1.0)
+            }
+            2 => {
+                let (lower, upper) = (integer(1)?, integer(2)?);
+                if lower > upper {
+                    return Err(args.bad(2, "interval is empty"));
+                }
+                Ok((fraction * (upper - lower + 1.0)).floor() + lower)
+            }
+            _ => Err(args.error("wrong number of arguments")),
+        }
+    })?;
+    library.raw_set("random", random)?;
+    let run = current.clone();
+    let seed = lua.create_function(move |lua, values| {
+        let args = Arguments { lua, function: "randomseed", values };
+        let seed = args.integer(1)? as i32;
+        run.borrow_mut().random = crate::random::Random::new(seed.cast_unsigned());
+        Ok(())
+    })?;
+    library.raw_set("randomseed", seed)
+}
+
+/// Runs the file of wrappers: it makes globals and libraries read-only.
+fn wrap(lua: &Lua, globals: &Table, current: &Shared) -> Result<(Table, Function, Function)> {
+    let run = current.clone();
+    let caught = lua.create_function(move |lua, (error, as_text): (Value, bool)| {
+        redis_api::caught(lua, &run, error, as_text)
+    })?;
+    let run = current.clone();
+    let handler =
+        lua.create_function(move |lua, error: Value| redis_api::explain(lua, &run, error))?;
+    let run = current.clone();
+    let charge = lua.create_function(move |_, bytes: usize| message_pack::charge(&run, bytes))?;
+    let run = current.clone();
+    let spoil = lua.create_function(move |_, ()| {
+        run.borrow_mut().is_spoilt = true;
+        Ok(())
+    })?;
+    let libraries = lua.create_table()?;
+    for name in ["string", "table", "math", "coroutine"] {
+        libraries.raw_set(name, globals.raw_get::<Value>(name)?)?;
+    }
+    libraries.raw_set("redis", redis_api::library(lua, current)?)?;
+    libraries.raw_set("cjson", json::library(lua, current)?)?;
+    libraries.raw_set("cmsgpack", message_pack::library(lua, current)?)?;
+    libraries.raw_set("bit", bits::library(lua)?)?;
+    libraries.raw_set("struct", packed::library(lua)?)?;
+    let os = lua.create_table()?;
+    let run = current.clone();
+    os.raw_set("clock", lua.create_function(move |_, _: MultiValue| Ok(run.borrow().seconds()))?)?;
+    libraries.raw_set("os", os)?;
+    let chunk = lua.load(WRAPPERS).set_name(raise::WRAPPERS);
+    chunk.call((globals, caught, handler, charge, spoil, libraries))
+}
+
+fn count_instructions(lua: &Lua, current: &Shared) -> Result<()> {
+    let run = current.clone();
+    let triggers = HookTriggers::new().every_nth_instruction(HOOK_EVERY);
+    lua.set_global_hook(triggers, move |lua, _| {
+        let memory = lua.used_memory();
+        match run.borrow_mut().look(HOOK_EVERY.into(), memory) {
+            true => Err(raise::halt()),
+            false => Ok(VmState::Continue),
+        }
+    })
+}
+
+/// A function of a chunk, in the globals that scripts see.
+pub(crate) fn compile(lua: &Lua, source: &[u8]) -> std::result::Result<Function, Error> {
+    lua.load(source).set_name("@user_script").set_mode(mlua::ChunkMode::Text).into_function()
+}

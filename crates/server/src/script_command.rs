@@ -1,0 +1,446 @@
+//! `EVAL` and its variants, and `SCRIPT`.
+//!
+//! A script by its digest runs once its source is known: from this node's cache, or from the system
+//! database. There a source is a register of its own, and holds the generation of scripts at which
+//! it was stored.
+
+use base::decimal::parse_i64;
+use bytes::Bytes;
+use commands::{CommandSpec, ErrorReply, Plan, SessionVerb, errors};
+use node::session::SessionContext;
+use types::{Access, Clock, Command, Database, Key, Outcome, Positions, Reply};
+
+use crate::budget::Cost;
+use crate::outcomes;
+use crate::pipeline::{Answer, token};
+use crate::program;
+use crate::session::{Hold, Session};
+
+const GENERATION: &[u8] = b"scripts";
+const SOURCE_PREFIX: &[u8] = b"script:";
+/// Separates the generation from the source.
+const SEPARATOR: u8 = b':';
+/// Digits of a generation, and the separator.
+const HEADER_LEN_MAX: usize = 21;
+
+/// Digests of one `SCRIPT EXISTS`.
+const DIGESTS_MAX: usize = 512;
+/// The part of a request that asks for the generation.
+const GENERATION_PART: usize = 1 << 20;
+
+/// A request of a session that asks the system database first.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    number: u64,
+    began: base::Nanos,
+    /// Digests to be found, with the stored values.
+    wanted: Vec<(Vec<u8>, Option<Option<Bytes>>)>,
+    /// The generation, once it is known.
+    generation: Option<u64>,
+    failed: Option<Outcome>,
+    then: Then,
+}
+
+/// The rest of such a request.
+#[derive(Debug)]
+enum Then {
+    /// Run lines whose digests are known then.
+    Run(Lines),
+    Exists(Vec<Vec<u8>>),
+    Store {
+        digest: Vec<u8>,
+        source: Bytes,
+    },
+    Stored {
+        digest: Vec<u8>,
+        source: Bytes,
+    },
+    Flush,
+}
+
+/// Lines of a client that run at one time.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    pub(crate) lines: Vec<Vec<Bytes>>,
+    pub(crate) is_list: bool,
+    pub(crate) watched: Vec<(Key, Option<u64>)>,
+}
+
+/// A run on one key, to be repeated as a transaction if the script needs more.
+#[derive(Debug)]
+pub(crate) struct Rerun {
+    number: u64,
+    lines: Lines,
+}
+
+fn digest_in(line: &[Bytes]) -> Option<Vec<u8>> {
+    let name = String::from_utf8_lossy(line.first()?).to_ascii_lowercase();
+    let is_one = commands::is_by_digest(&name) && line.len() > 2;
+    let digest = line.get(1).filter(|digest| is_one && digest.len() == commands::DIGEST_LEN);
+    digest.map(|digest| digest.to_ascii_lowercase())
+}
+
+fn stored(generation: u64, source: &[u8]) -> Vec<u8> {
+    let mut value = generation.to_string().into_bytes();
+    value.push(SEPARATOR);
+    value.extend_from_slice(source);
+    value
+}
+
+/// The generation and the source of a stored value.
+fn read_stored(value: &Bytes) -> Option<(u64, Bytes)> {
+    let at = value.iter().position(|&byte| byte == SEPARATOR)?;
+    let generation = parse_i64(&value[..at]).and_then(|it| u64::try_from(it).ok())?;
+    Some((generation, value.slice(at + 1..)))
+}
+
+fn system(positions: &Positions, line: &[&[u8]]) -> Option<(Key, Command)> {
+    let clock = Clock { unix: base::Millis(0), seed: 0 };
+    match commands::plan(line, clock) {
+        Ok((_, Plan::Key { command, key })) => Some((positions.key(line[key]), command)),
+        _ => None,
+    }
+}
+
+impl Session {
+    /// Runs `EVAL` or a variant of it.
+    pub(crate) fn eval(
+        &mut self,
+        spec: &'static CommandSpec,
+        args: &[&[u8]],
+        cx: &mut SessionContext<'_>,
+    ) {
+        let clock = self.clock(cx);
+        if let Err(error) = spec.plan(args, clock) {
+            return self.say(cx, error.into());
+        }
+        let line: Vec<Bytes> = args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect();
+        self.hold = Hold::Answers;
+        let asked_len = args.iter().map(|arg| arg.len()).sum();
+        let number = self.wait(Answer::Waiting(Cost { asked_len, values: 1 }));
+        let watched = Vec::new();
+        self.run_lines(number, Lines { lines: vec![line], is_list: false, watched }, cx);
+    }
+
+    /// Runs lines, some of which may be scripts. Asks for sources that this node lacks.
+    pub(crate) fn run_lines(&mut self, number: u64, lines: Lines, cx: &mut SessionContext<'_>) {
+        let digests: Vec<Vec<u8>> = lines.lines.iter().filter_map(|line| digest_in(line)).collect();
+        let cache = &self.shared.scripts;
+        let is_fresh = cache.is_fresh(cx.now);
+        let missing: Vec<Vec<u8>> =
+            digests.iter().filter(|digest| cache.get(digest).is_none()).cloned().collect();
+        if digests.is_empty() || is_fresh && missing.is_empty() {
+            return self.run_known(number, lines, cx);
+        }
+        // An old generation makes all sources doubtful.
+        let wanted = if is_fresh { missing } else { digests };
+        self.look_up(number, wanted, Then::Run(lines), cx);
+    }
+
+    fn look_up(
+        &mut self,
+        number: u64,
+        mut digests: Vec<Vec<u8>>,
+        then: Then,
+        cx: &mut SessionContext<'_>,
+    ) {
+        digests.sort();
+        digests.dedup();
+        let Some(positions) = cx.positions().cloned() else {
+            return self.answer(number, Outcome::Loading, cx);
+        };
+        for (part, digest) in digests.iter().enumerate() {
+            let key = [SOURCE_PREFIX, digest].concat();
+            self.ask_system(number, part, &positions, &[b"GET", &key], cx);
+        }
+        self.ask_system(number, GENERATION_PART, &positions, &[b"GET", GENERATION], cx);
+        self.lookup = Some(Lookup {
+            number,
+            began: cx.now,
+            wanted: digests.into_iter().map(|digest| (digest, None)).collect(),
+            generation: None,
+            failed: None,
+            then,
+        });
+    }
+
+    fn ask_system(
+        &self,
+        number: u64,
+        part: usize,
+        positions: &Positions,
+        line: &[&[u8]],
+        cx: &mut SessionContext<'_>,
+    ) {
+        if let Some((key, command)) = system(positions, line) {
+            cx.run(token(number, part), Database::SYSTEM, key, command);
+        }
+    }
+
+    /// Takes an outcome that a lookup or a rerun waits for. Returns any other one.
+    pub(crate) fn on_script(
+        &mut self,
+        number: u64,
+        part: usize,
+        outcome: Outcome,
+        cx: &mut SessionContext<'_>,
+    ) -> Option<Outcome> {
+        if self.lookup.as_ref().is_some_and(|lookup| lookup.number == number) {
+            self.on_looked_up(part, outcome, cx);
+            return None;
+        }
+        if self.rerun.as_ref().is_none_or(|rerun| rerun.number != number) {
+            return Some(outcome);
+        }
+        let Some(Rerun { lines, .. }) = self.rerun.take() else { return Some(outcome) };
+        if outcome != Outcome::Reply(errors::RUN_AS_TRANSACTION.into()) {
+            return Some(outcome);
+        }
+        self.transact(number, lines, cx);
+        None
+    }
+
+    fn on_looked_up(&mut self, part: usize, outcome: Outcome, cx: &mut SessionContext<'_>) {
+        let Some(mut lookup) = self.lookup.take() else { return };
+        let shared = self.shared.clone();
+        match (part, outcome) {
+            (GENERATION_PART, Outcome::Reply(reply)) if !reply.is_error() => {
+                let generation = match reply {
+                    Reply::Integer(value) => u64::try_from(value).unwrap_or(0),
+                    Reply::Bulk(text) => parse_i64(&text).unwrap_or(0).unsigned_abs(),
+                    _ => 0,
+                };
+                shared.scripts.learn(generation, lookup.began);
+                lookup.generation = Some(generation);
+            }
+            (part, Outcome::Reply(reply)) if !reply.is_error() => {
+                if let Some((_, slot)) = lookup.wanted.get_mut(part) {
+                    *slot = Some(match reply {
+                        Reply::Bulk(value) => Some(value),
+                        _ => None,
+                    });
+                }
+            }
+            (GENERATION_PART, failed) => {
+                lookup.generation = Some(0);
+                lookup.failed = Some(failed);
+            }
+            (part, failed) => {
+                if let Some((_, slot)) = lookup.wanted.get_mut(part) {
+                    *slot = Some(None);
+                }
+                lookup.failed = Some(failed);
+            }
+        }
+        let is_waiting =
+            lookup.generation.is_none() || lookup.wanted.iter().any(|(_, found)| found.is_none());
+        if is_waiting {
+            self.lookup = Some(lookup);
+            return;
+        }
+        if let Some(failed) = lookup.failed {
+            // The request has no effect yet.
+            let failed = match failed {
+                Outcome::Unknown if !matches!(lookup.then, Then::Stored { .. } | Then::Flush) => {
+                    Outcome::NoQuorum
+                }
+                failed => failed,
+            };
+            return self.answer(lookup.number, failed, cx);
+        }
+        let generation = lookup.generation.unwrap_or(0);
+        for (digest, found) in &lookup.wanted {
+            if let Some(Some(value)) = found
+                && let Some((of, source)) = read_stored(value)
+                && of == generation
+            {
+                shared.scripts.put_of(Some(generation), digest, &source);
+            }
+        }
+        self.go_on_after(lookup.number, lookup.then, generation, cx);
+    }
+
+    fn go_on_after(
+        &mut self,
+        number: u64,
+        then: Then,
+        generation: u64,
+        cx: &mut SessionContext<'_>,
+    ) {
+        match then {
+            Then::Run(lines) => self.run_known(number, lines, cx),
+            Then::Exists(digests) => {
+                let is_known = |digest: &Vec<u8>| self.shared.scripts.get(digest).is_some();
+                let reply = digests.iter().map(|digest| Reply::count(is_known(digest)));
+                let reply = Reply::array(reply);
+                self.answer(number, Outcome::Reply(reply), cx);
+            }
+            Then::Store { digest, source } => {
+                let Some(positions) = cx.positions().cloned() else {
+                    return self.answer(number, Outcome::Loading, cx);
+                };
+                let key = [SOURCE_PREFIX, &digest].concat();
+                let value = stored(generation, &source);
+                self.ask_system(number, 0, &positions, &[b"SET", &key, &value], cx);
+                self.lookup = Some(Lookup {
+                    number,
+                    began: cx.now,
+                    wanted: vec![(digest.clone(), None)],
+                    generation: Some(generation),
+                    failed: None,
+                    then: Then::Stored { digest, source },
+                });
+            }
+            Then::Stored { digest, source } => {
+                self.shared.scripts.put_of(Some(generation), &digest, &source);
+                self.answer(number, Outcome::Reply(Reply::bulk(digest)), cx);
+            }
+            Then::Flush => self.answer(number, Outcome::Reply(Reply::OK), cx),
+        }
+    }
+
+    /// Runs lines whose digests are known, or unknown to the cluster.
+    fn run_known(&mut self, number: u64, mut lines: Lines, cx: &mut SessionContext<'_>) {
+        for line in &mut lines.lines {
+            self.put_source(line);
+        }
+        let clock = self.clock(cx);
+        let borrowed: Vec<Vec<&[u8]>> =
+            lines.lines.iter().map(|line| line.iter().map(AsRef::as_ref).collect()).collect();
+        let is_short_of_room = cx.shortage() != node::session::Shortage::None;
+        let one_key = program::one_key(&borrowed, clock).filter(|_| lines.watched.is_empty());
+        match (one_key, cx.positions()) {
+            (Some(key), Some(positions)) if !is_short_of_room => {
+                let key = positions.key(key);
+                let command = match (lines.is_list, commands::plan(&borrowed[0], clock)) {
+                    (false, Ok((_, Plan::Key { command, .. }))) => {
+                        let access = if program::writes(&borrowed[0]) {
+                            Access::Update
+                        } else {
+                            Access::Read
+                        };
+                        Command { access, ..command }
+                    }
+                    (false, Err(error)) => {
+                        return self.answer(number, Outcome::Reply(error.into()), cx);
+                    }
+                    _ => commands::lines_on_one_key(borrowed),
+                };
+                self.rerun = Some(Rerun { number, lines });
+                cx.run(token(number, 0), self.database(), key, command);
+            }
+            (_, Some(_)) => self.transact(number, lines, cx),
+            (_, None) => self.answer(number, Outcome::Loading, cx),
+        }
+    }
+
+    fn transact(&mut self, number: u64, lines: Lines, cx: &mut SessionContext<'_>) {
+        let clock = self.clock(cx);
+        let Some(positions) = cx.positions() else {
+            return self.answer(number, Outcome::Loading, cx);
+        };
+        let max = self.shared.limits.max_value_len();
+        let database = self.database();
+        let transaction =
+            program::of_scripts(positions, database, lines, clock, max, cx.shortage());
+        cx.transact(token(number, 0), transaction);
+    }
+
+    /// Puts the source in the place of a known digest, and remembers the source of `EVAL`.
+    fn put_source(&self, line: &mut [Bytes]) {
+        if let Some(digest) = digest_in(line) {
+            if let Some(source) = self.shared.scripts.get(&digest) {
+                let is_read_only = line[0].len() > "evalsha".len();
+                let name: &[u8] = if is_read_only { b"EVAL_RO" } else { b"EVAL" };
+                line[0] = Bytes::from_static(name);
+                line[1] = source;
+            }
+            return;
+        }
+        let name = line.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+        if matches!(&name[..], b"eval" | b"eval_ro")
+            && let Some(source) = line.get(1)
+        {
+            self.shared.scripts.put(scripts::digest(source).as_bytes(), source);
+        }
+    }
+
+    pub(crate) fn script(
+        &mut self,
+        verb: SessionVerb,
+        args: &[&[u8]],
+        cx: &mut SessionContext<'_>,
+    ) {
+        match verb {
+            SessionVerb::ScriptLoad => self.load_script(args[2], cx),
+            SessionVerb::ScriptExists => self.find_scripts(&args[2..], cx),
+            SessionVerb::ScriptFlush => self.flush_scripts(&args[2..], cx),
+            SessionVerb::ScriptKill => {
+                self.say_error(cx, "NOTBUSY No scripts in execution right now.");
+            }
+            _ => match args[2] {
+                mode if mode.eq_ignore_ascii_case(b"no") => self.say_ok(cx),
+                mode if [&b"yes"[..], b"sync"].iter().any(|it| mode.eq_ignore_ascii_case(it)) => {
+                    self.say_error(cx, "ERR SCRIPT DEBUG is not supported: there is no debugger");
+                }
+                _ => self.say_error(cx, "ERR Use SCRIPT DEBUG YES/SYNC/NO"),
+            },
+        }
+    }
+
+    fn load_script(&mut self, source: &[u8], cx: &mut SessionContext<'_>) {
+        if let Err(error) = self.check_script(source) {
+            return self.say(cx, error.into());
+        }
+        let digest = scripts::digest(source).into_bytes();
+        self.hold = Hold::Answers;
+        let number = self.wait(Answer::Waiting(Cost { asked_len: source.len(), values: 0 }));
+        let source = Bytes::copy_from_slice(source);
+        self.look_up(number, Vec::new(), Then::Store { digest, source }, cx);
+    }
+
+    fn check_script(&self, source: &[u8]) -> Result<(), ErrorReply> {
+        let max = self.shared.limits.max_value_len();
+        if source.len() + HEADER_LEN_MAX > max {
+            return Err(errors::value_too_large(source.len() as u64, max));
+        }
+        (scripts::ENGINE.check)(source)
+    }
+
+    fn find_scripts(&mut self, digests: &[&[u8]], cx: &mut SessionContext<'_>) {
+        if digests.len() > DIGESTS_MAX {
+            let text = format!("ERR SCRIPT EXISTS takes at most {DIGESTS_MAX} digests");
+            return self.say_error(cx, &text);
+        }
+        // As in redis-server, digests are found in any case.
+        let digests: Vec<Vec<u8>> = digests.iter().map(|it| it.to_ascii_lowercase()).collect();
+        self.hold = Hold::Answers;
+        let number = self.wait(Answer::Waiting(Cost::default()));
+        let is_digest = |digest: &&Vec<u8>| digest.len() == commands::DIGEST_LEN;
+        let wanted = digests.iter().filter(is_digest).cloned().collect();
+        self.look_up(number, wanted, Then::Exists(digests), cx);
+    }
+
+    fn flush_scripts(&mut self, modes: &[&[u8]], cx: &mut SessionContext<'_>) {
+        let is_known = |mode: &&[u8]| {
+            mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async")
+        };
+        if modes.len() > 1 || !modes.iter().all(is_known) {
+            return self.say_error(cx, "ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+        }
+        let Some(positions) = cx.positions().cloned() else {
+            return self.say(cx, outcomes::reply(Outcome::Loading));
+        };
+        self.hold = Hold::Answers;
+        let number = self.wait(Answer::Waiting(Cost::default()));
+        self.ask_system(number, GENERATION_PART, &positions, &[b"INCR", GENERATION], cx);
+        self.lookup = Some(Lookup {
+            number,
+            began: cx.now,
+            wanted: Vec::new(),
+            generation: None,
+            failed: None,
+            then: Then::Flush,
+        });
+    }
+}
