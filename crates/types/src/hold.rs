@@ -120,6 +120,22 @@ mod tag {
     pub(super) const DELETE: u8 = 3;
 }
 
+/// `txid, record blob, version, generation`
+impl Wire for Lock {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.txid.encode(out);
+        put_blob(out, &self.record);
+        put_varint(out, self.version);
+        put_varint(out, self.generation);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Lock, Malformed> {
+        let txid = Txid::decode(reader)?;
+        let record = Bytes::copy_from_slice(reader.blob(RECORD_KEY_LEN_MAX)?);
+        Ok(Lock { txid, record, version: reader.varint()?, generation: reader.varint()? })
+    }
+}
+
 impl Wire for TimeToLive {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {

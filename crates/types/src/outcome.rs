@@ -1,7 +1,7 @@
 //! How a request ends. Not knowing is an outcome.
 
 use crate::explain::Explanation;
-use crate::{Found, Key, Locked, Reply};
+use crate::{Found, Key, Lock, Locked, Reply, TimeToLive};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -28,6 +28,17 @@ pub enum Outcome {
     Loading,
     /// The protocol of this database cannot run the command. Holds the protocol's name.
     Unsupported(&'static str),
+}
+
+impl Outcome {
+    /// The outcome of a command that this lock kept from running. It shows no state.
+    #[must_use]
+    pub fn not_run(lock: Lock) -> Outcome {
+        let (value, ttl, ends) = (None, TimeToLive::Never, None);
+        let version = lock.version;
+        let found = Found { value, ttl, ends, version, mod_version: 0, absent_at: Vec::new() };
+        Outcome::Locked(Box::new(Locked { lock, found }))
+    }
 }
 
 /// Why a command that is safe to repeat, or a transaction, was not run.

@@ -287,7 +287,7 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
 
     fn go_on(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         if active.is_idle() {
-            active.step_aside();
+            self.core.step_aside(cx, active);
         }
         if active.is_idle() && !active.queue.is_empty() {
             if self.is_core_alone() {

@@ -82,6 +82,14 @@ impl Core {
                 turned_away.push(operation);
                 continue;
             }
+            let has_waiting = active.locked_out.is_some() || !turned_away.is_empty();
+            if has_waiting && builder.settle_before_take(&operation.command, clock(cx)) {
+                // Those that waited come between the end of one transaction and the next lock.
+                turned_away.push(operation);
+                let last = std::mem::take(&mut turned_away);
+                left += LockedOut::let_in(&mut active.locked_out, last, &mut active.queue);
+                continue;
+            }
             self.run(cx, &mut operation, &mut builder);
             if operation.command.is_about_locks() {
                 if !builder.is_locked() {
@@ -90,12 +98,8 @@ impl Core {
                     left += LockedOut::let_in(&mut active.locked_out, last, &mut active.queue);
                 }
             } else if matches!(operation.outcome, Outcome::Locked(_)) {
-                if operation.waits_for_locks() {
-                    turned_away.push(operation);
-                    continue;
-                }
-                // Its attempts are excluded first. Then it surely had no effect.
-                operation.outcome = Outcome::NoQuorum;
+                turned_away.push(operation);
+                continue;
             }
             // A result without effect waits until all attempts of its operation are excluded.
             // [corrections F1]
@@ -108,18 +112,21 @@ impl Core {
             must_decide |= operation.source == Source::Collect && is_there;
             operations.push(operation);
         }
-        if let Some(lock) = builder.lock().filter(|_| !turned_away.is_empty()) {
+        let lock = builder.lock().filter(|_| !turned_away.is_empty());
+        if lock.is_some() {
             let queue = std::mem::take(&mut active.queue);
             let (later, others): (Vec<_>, Vec<_>) =
                 queue.into_iter().partition(Operation::waits_for_locks);
             turned_away.extend(later);
             active.queue.extend(others);
-            if LockedOut::add(&mut active.locked_out, lock.txid, turned_away) {
-                cx.fx.locked(active.key.clone(), lock);
-            }
+            // The next chosen proposal of the ballot excludes their attempts.
+            must_decide |= turned_away.iter().any(Operation::has_attempts);
         }
         let collects = operations.iter().any(|operation| operation.source == Source::Collect);
         let state = builder.is_changed().then(|| builder.finish(two.tip.version, two.ballot));
+        if let Some(lock) = lock {
+            self.lock_out(cx, active, lock, turned_away);
+        }
         Batch { operations, state, must_decide, collects }
     }
 

@@ -2,7 +2,7 @@
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Incarnation, Key, NodeId, Outcome, Shard, Tag};
+use types::{Ballot, Incarnation, Key, Lock, NodeId, Outcome, Shard, Tag};
 
 use super::hooks::Notice;
 use crate::mutation::{self, Mutation};
@@ -234,12 +234,22 @@ impl Core {
         active.queue.drain(..count).collect()
     }
 
-    /// Takes a key back from a service, with the operations that are still to be run.
-    pub(crate) fn take_over(&mut self, cx: &mut Cx<'_>, key: &Key, operations: Vec<Operation>) {
+    /// Takes a key back from a service, with the operations that are still to be run. A `lock` kept
+    /// them from running.
+    pub(crate) fn take_over(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: &Key,
+        lock: Option<Lock>,
+        operations: Vec<Operation>,
+    ) {
         let mut active = self.take_active(cx, key);
         assert!(matches!(active.phase, Phase::Waiting), "{key:?} waits for no service");
         active.leave();
-        active.put_back(operations);
+        match lock {
+            Some(lock) => self.lock_out(cx, &mut active, lock, operations),
+            None => active.put_back(operations),
+        }
         self.put_active(active);
     }
 
@@ -328,10 +338,9 @@ pub(crate) fn first_id(incarnation: Incarnation) -> u64 {
 fn denies_effect(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Refused(_) => !mutation::is(Mutation::OnceRefusalStays),
-        Outcome::NoQuorum | Outcome::Loading => true,
+        Outcome::NoQuorum | Outcome::Loading | Outcome::Locked(_) => true,
         Outcome::Reply(_)
         | Outcome::Held(_)
-        | Outcome::Locked(_)
         | Outcome::AlreadyDone
         | Outcome::Unknown
         | Outcome::Listed { .. }

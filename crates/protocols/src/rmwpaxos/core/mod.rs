@@ -13,6 +13,7 @@ pub(crate) mod dispatch;
 pub(crate) mod hooks;
 pub(crate) mod in_sync;
 pub(crate) mod instance;
+pub(crate) mod locked_out;
 pub(crate) mod lost;
 pub(crate) mod presence;
 pub(crate) mod proposer;

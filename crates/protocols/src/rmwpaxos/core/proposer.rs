@@ -270,6 +270,7 @@ impl Core {
     /// Step 5: answers proposals that a majority has accepted.
     pub(super) fn settle_chosen(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let Phase::Owner(two) = &mut active.phase else { return };
+        let chosen_before = two.chosen_k;
         while let Some(front) = two.in_flight.first() {
             let acked = two.acks.at_least(cx.replicas, front.k);
             if !cx.replicas.set.is_quorum_of(acked) {
@@ -295,6 +296,9 @@ impl Core {
             }
         }
         self.settle_collection(cx, &active.key, two);
+        if two.chosen_k != chosen_before {
+            self.exclude_attempts(cx, active);
+        }
     }
 
     /// All replicas hold exactly the tombstone that is to be collected, and no proposal came after
@@ -472,7 +476,7 @@ pub(crate) fn abandon_proposals(active: &mut Active) {
         }
         operations.append(&mut two.carried);
     }
-    active.put_back(operations);
+    active.put_back_abandoned(operations);
     active.queue.retain(|operation| !operation.is_internal());
     active.leave();
 }

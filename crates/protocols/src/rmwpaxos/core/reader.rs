@@ -4,7 +4,7 @@
 //! is over, and the fate of attempts.
 
 use base::Nanos;
-use types::{Access, Ballot, Key, Lock, NodeId, Outcome, Round, SessionId};
+use types::{Access, Ballot, Key, NodeId, Outcome, Round, SessionId};
 
 use super::ancestry::{Ancestry, fate, outcome_of};
 use super::hooks::Hooks;
@@ -184,7 +184,8 @@ impl Core {
             return;
         }
         let droppable = window::droppable(&round.reports, cx.replicas, state.as_ref());
-        let mut writers: Vec<SessionId> = Vec::new();
+        let (mut writers, mut waiting): (Vec<SessionId>, Vec<SessionId>) = Default::default();
+        let is_locked = state.as_ref().is_some_and(State::has_lock);
         for mut operation in round.operations {
             if writers.contains(&operation.session) {
                 active.queue.push_back(operation);
@@ -192,17 +193,15 @@ impl Core {
             }
             match evaluate(cx, &operation, state.as_ref(), (rest, &droppable)) {
                 Some(Outcome::Locked(locked)) if operation.waits_for_locks() => {
-                    let Lock { txid, .. } = locked.lock;
-                    if LockedOut::add(&mut active.locked_out, txid, vec![operation]) {
-                        cx.fx.locked(active.key.clone(), locked.lock);
-                    }
+                    waiting.push(operation.session);
+                    self.lock_out(cx, active, locked.lock, vec![operation]);
                 }
                 Some(mut outcome) => {
                     if let (Outcome::Held(found), None) = (&mut outcome, &state) {
                         found.absent_at = absent_at(cx, &round.reports);
                     }
-                    if operation.command.is_about_locks() && !matches!(outcome, Outcome::Locked(_))
-                    {
+                    // A settle of another transaction succeeds, too, and leaves the lock.
+                    if operation.command.is_about_locks() && !is_locked {
                         LockedOut::let_in(&mut active.locked_out, Vec::new(), &mut active.queue);
                     }
                     self.answer(cx, &operation, outcome);
@@ -215,6 +214,7 @@ impl Core {
             }
         }
         follow(active, &writers);
+        follow(active, &waiting);
     }
 
     /// The fate of attempts, seen from a chosen state. [spec 9.4, E5]

@@ -6,8 +6,8 @@ use base::Millis;
 use bytes::Bytes;
 use types::wire::{put_blob, put_varint};
 use types::{
-    Access, Ballot, Command, Incarnation, Key, Malformed, Outcome, Reader, Reply, Round, SessionId,
-    Wire,
+    Access, Ballot, Command, Incarnation, Key, Lock, Malformed, Outcome, Reader, Reply, Round,
+    SessionId, Wire,
 };
 
 use super::delta::Delta;
@@ -284,9 +284,12 @@ impl Wire for Verdict {
                 Outcome::NoQuorum => out.push(1),
                 Outcome::Unknown => out.push(2),
                 Outcome::Loading => out.push(3),
+                Outcome::Locked(locked) => {
+                    out.push(4);
+                    locked.lock.encode(out);
+                }
                 Outcome::AlreadyDone
                 | Outcome::Held(_)
-                | Outcome::Locked(_)
                 | Outcome::Refused(_)
                 | Outcome::Listed { .. }
                 | Outcome::Explained(_)
@@ -315,6 +318,7 @@ impl Wire for Verdict {
                 1 => Outcome::NoQuorum,
                 2 => Outcome::Unknown,
                 3 => Outcome::Loading,
+                4 => Outcome::not_run(Lock::decode(reader)?),
                 _ => return Err(Malformed),
             });
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use base::{Millis, Nanos};
 use smallvec::SmallVec;
 use types::limits::MEMBERS_MAX;
-use types::{AmnesiaCount, Ballot, Key, Round, SessionId, Txid};
+use types::{AmnesiaCount, Ballot, Key, Lock, Round, SessionId};
 
 use crate::peers::Member;
 use crate::quorum::{Acks, Tally};
@@ -193,31 +193,35 @@ pub struct ReadRound {
     pub resends: u32,
 }
 
-/// Commands that wait for the end of a transaction, in order. Commands about locks pass them.
+/// Commands that wait for the end of a transaction, in order of arrival. Commands about locks pass
+/// them.
 #[derive(Debug)]
 pub struct LockedOut {
-    pub txid: Txid,
+    /// The lock that was met last.
+    pub lock: Lock,
     pub operations: Vec<Operation>,
 }
 
 impl LockedOut {
     /// More operations wait for the end of a transaction. True if none did before.
-    pub fn add(place: &mut Option<Box<LockedOut>>, txid: Txid, operations: Vec<Operation>) -> bool {
-        match place {
-            Some(locked_out) => {
-                locked_out.txid = txid;
-                locked_out.operations.extend(operations);
-                false
-            }
-            None => {
-                *place = Some(Box::new(LockedOut { txid, operations }));
-                true
-            }
+    pub fn add(place: &mut Option<Box<LockedOut>>, lock: Lock, operations: Vec<Operation>) -> bool {
+        let is_first = place.is_none();
+        let empty = LockedOut { lock: lock.clone(), operations: Vec::new() };
+        let locked_out = place.get_or_insert_with(|| Box::new(empty));
+        locked_out.lock = lock;
+        locked_out.put(operations);
+        is_first
+    }
+
+    fn put(&mut self, operations: Vec<Operation>) {
+        self.operations.extend(operations);
+        if !self.operations.is_sorted_by_key(Operation::arrival) {
+            self.operations.sort_by_key(Operation::arrival);
         }
     }
 
-    /// No transaction holds the key: its commands and `last` run next, behind those that may have
-    /// run before. Returns how many they are.
+    /// No transaction holds the key: its commands and `last` run next, in order of arrival, and
+    /// then those about locks. Returns how many they are.
     pub fn let_in(
         place: &mut Option<Box<LockedOut>>,
         last: Vec<Operation>,
@@ -226,13 +230,16 @@ impl LockedOut {
         if place.is_none() && last.is_empty() {
             return 0;
         }
-        let mut waited = place.take().map_or_else(Vec::new, |it| it.operations);
-        waited.extend(last);
-        let may_have_run = |operation: &&Operation| !operation.attempts.is_empty();
-        let later = queue.split_off(queue.iter().take_while(may_have_run).count());
-        let count = waited.len();
-        queue.extend(waited);
-        queue.extend(later);
+        let waited = place.take().map_or_else(Vec::new, |it| it.operations);
+        let count = waited.len() + last.len();
+        let mut all: Vec<Operation> =
+            waited.into_iter().chain(last).chain(queue.drain(..)).collect();
+        all.sort_by_key(|operation| match operation.waits_for_locks() {
+            true => (1, operation.arrival()),
+            false if operation.is_internal() => (0, Default::default()),
+            false => (2, Default::default()),
+        });
+        queue.extend(all);
         count
     }
 }
@@ -354,7 +361,7 @@ impl Active {
 
     #[must_use]
     pub fn has_attempts(&self) -> bool {
-        self.queue.iter().any(|operation| !operation.attempts.is_empty())
+        self.queue.iter().any(Operation::has_attempts)
     }
 
     /// Puts operations in front of the queue, in their order.
@@ -362,6 +369,16 @@ impl Active {
         for operation in operations.into_iter().rev() {
             self.queue.push_front(operation);
         }
+    }
+
+    /// Puts operations of abandoned proposals back. Those without attempts wait with the others
+    /// that met a lock.
+    pub fn put_back_abandoned(&mut self, mut operations: Vec<Operation>) {
+        if let Some(locked_out) = &mut self.locked_out {
+            let waits = |it: &mut Operation| it.waits_for_locks() && !it.has_attempts();
+            locked_out.put(operations.extract_if(.., waits).collect());
+        }
+        self.put_back(operations);
     }
 
     /// Queues an operation behind those of its session, reads that are under way among them.
@@ -372,14 +389,19 @@ impl Active {
         self.queue.push_back(operation);
     }
 
-    /// While a transaction holds the key, commands wait behind those that met its lock.
-    pub fn step_aside(&mut self) {
-        let Some(locked_out) = &mut self.locked_out else { return };
+    /// While a transaction holds the key: takes the commands that wait for its end out of the
+    /// queue. Those with attempts come back to it, since a phase 1 resolves them.
+    pub fn step_aside(&mut self) -> Option<(Lock, Vec<Operation>)> {
+        let mut locked_out = self.locked_out.take()?;
+        self.put_back(locked_out.operations.extract_if(.., |it| it.has_attempts()).collect());
         let queue = std::mem::take(&mut self.queue);
-        let (waiting, others): (Vec<_>, Vec<_>) =
-            queue.into_iter().partition(Operation::waits_for_locks);
-        locked_out.operations.extend(waiting);
+        let waits =
+            |operation: &Operation| operation.waits_for_locks() && !operation.has_attempts();
+        let (waiting, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(waits);
         self.queue.extend(others);
+        let lock = locked_out.lock.clone();
+        self.locked_out = Some(locked_out).filter(|it| !it.operations.is_empty());
+        Some((lock, waiting))
     }
 
     /// Takes back reads of this session that are under way.

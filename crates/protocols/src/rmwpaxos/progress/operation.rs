@@ -114,10 +114,29 @@ impl Operation {
         matches!(self.source, Source::Expire(_) | Source::Collect | Source::Forget)
     }
 
-    /// A command that meets a lock waits for its end, unless it is about locks or may have run.
+    /// A command that meets a lock waits for its end, unless it is about locks.
     #[must_use]
     pub fn waits_for_locks(&self) -> bool {
-        !self.is_internal() && !self.command.is_about_locks() && self.attempts.is_empty()
+        !self.is_internal() && !self.command.is_about_locks()
+    }
+
+    /// Its place among the commands of the key. Of those that came together, the ones with attempts
+    /// came first.
+    #[must_use]
+    pub fn arrival(&self) -> (Place, bool) {
+        (self.step, !self.has_attempts())
+    }
+
+    /// It was proposed, and that proposal may be chosen.
+    #[must_use]
+    pub fn has_attempts(&self) -> bool {
+        !self.attempts.is_empty()
+    }
+
+    /// It came from another node.
+    #[must_use]
+    pub fn is_forwarded(&self) -> bool {
+        matches!(self.source, Source::Forwarded { .. })
     }
 
     #[must_use]

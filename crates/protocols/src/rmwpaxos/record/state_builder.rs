@@ -128,6 +128,14 @@ impl<'a> StateBuilder<'a> {
         (outcome, settles || changes)
     }
 
+    /// Ends the hold that a command ends before it takes the key. True if there was one. The
+    /// command is still to be run.
+    pub fn settle_before_take(&mut self, command: &Command, clock: Clock) -> bool {
+        let Some(hold) = &command.hold else { return false };
+        let settle = hold.settle.as_ref().filter(|_| matches!(hold.then, Then::Take(_)));
+        settle.is_some_and(|settle| self.settle(settle, clock))
+    }
+
     /// Runs a command, unless a transaction holds the key.
     fn run_free(
         &mut self,

@@ -323,14 +323,20 @@ impl Forwarding {
             return self.give_up(core, cx, forward);
         };
         let mut outcomes = outcomes.into_iter();
-        for operation in &forward.operations {
+        let (mut lock, mut locked_out) = (None, Vec::new());
+        for operation in forward.operations {
             let outcome = match outcomes.next().unwrap_or(Outcome::Unknown) {
+                Outcome::Locked(locked) => {
+                    lock = Some(locked.lock);
+                    locked_out.extend((operation.source != Source::Answered).then_some(operation));
+                    continue;
+                }
                 Outcome::Unknown => operation.outcome_in_doubt(),
                 outcome => outcome,
             };
-            core.answer(cx, operation, outcome);
+            core.answer(cx, &operation, outcome);
         }
-        core.take_over(cx, key, Vec::new());
+        core.take_over(cx, key, lock, locked_out);
         if take_over {
             core.forget_contention(cx, key);
         }
@@ -342,7 +348,7 @@ impl Forwarding {
         self.avoided_until.insert(forward.to, cx.now + AVOID_FOR);
         let (reads, others): (Vec<_>, Vec<_>) =
             forward.operations.into_iter().partition(Operation::is_read);
-        core.take_over(cx, &forward.key, reads);
+        core.take_over(cx, &forward.key, None, reads);
         let outcome = match mutation::is(Mutation::NoQuorumAfterForward) {
             true => Outcome::NoQuorum,
             false => Outcome::Unknown,

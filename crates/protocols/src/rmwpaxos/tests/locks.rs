@@ -1,5 +1,7 @@
 //! Transactions' locks on a key: commands wait for their end, in order, and have no effect before.
 
+mod conflicts;
+
 use base::{Nanos, Prng};
 use bytes::Bytes;
 use types::{

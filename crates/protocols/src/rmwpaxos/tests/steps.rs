@@ -9,7 +9,7 @@ use super::strings::Ask;
 use super::world::{Envelope, World};
 use crate::peers::Pace;
 use crate::protocol::Event;
-use crate::rmwpaxos::{Message, Register};
+use crate::rmwpaxos::{Message, Register, Verdict};
 
 /// The kind of a message, as a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +64,15 @@ impl Envelope {
             Message::Repair { .. } => Kind::Repair,
             Message::Nack { .. } | Message::Touch { .. } => Kind::Other,
         }
+    }
+
+    /// It tells the origin of a forward that a lock kept a command from running.
+    pub(super) fn says_locked(&self) -> bool {
+        let Message::Forwarded { verdict: Verdict::Done { outcomes, .. }, .. } = &self.message
+        else {
+            return false;
+        };
+        outcomes.iter().any(|outcome| matches!(outcome, Outcome::Locked(_)))
     }
 
     pub(super) fn is(&self, kind: Kind) -> bool {
