@@ -30,15 +30,16 @@ def free_ports(count):
 class Cluster:
     """Use as a context manager: leaving it kills all nodes."""
 
-    def __init__(self, nodes=3, options=()):
+    def __init__(self, nodes=3, options=(), sentinels=False):
         self.binary = os.environ["PALIMPSEST_BIN"]
         self.folder = os.path.join(os.environ["SUITE_DIR"], "nodes")
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
-        ports = free_ports(3 * nodes)
+        ports = free_ports(4 * nodes)
         self.ports = ports[:nodes]
         self.peer_ports = ports[nodes : 2 * nodes]
-        self.admin_ports = ports[2 * nodes :]
+        self.admin_ports = ports[2 * nodes : 3 * nodes]
+        self.sentinel_ports = ports[3 * nodes :] if sentinels else []
         self.options = list(options)
         self.processes = [None] * nodes
 
@@ -70,6 +71,8 @@ class Cluster:
         command += ["--peer-listen", f"127.0.0.1:{self.peer_ports[index]}"]
         command += ["--admin-listen", f"127.0.0.1:{self.admin_ports[index]}"]
         command += ["--data-dir", os.path.join(self.folder, str(index + 1))]
+        if self.sentinel_ports:
+            command += ["--sentinel-listen", f"127.0.0.1:{self.sentinel_ports[index]}"]
         with open(self.log_path(index), "ab") as log:
             self.processes[index] = subprocess.Popen(
                 command + self.options, stdin=subprocess.DEVNULL, stdout=log, stderr=log

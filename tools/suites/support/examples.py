@@ -5,12 +5,12 @@ import shutil
 import subprocess
 import sys
 
-FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "clients")
+SUITES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def copied(language):
+def copied(language, source="clients"):
     folder = os.path.join(os.environ["SUITE_DIR"], language)
-    shutil.copytree(os.path.join(FOLDER, language), folder, dirs_exist_ok=True)
+    shutil.copytree(os.path.join(SUITES, source, language), folder, dirs_exist_ok=True)
     return folder
 
 
@@ -39,3 +39,8 @@ def java(folder):
 
 
 LANGUAGES = {"python": python, "node": node, "go": go, "java": java}
+
+
+def built(source, language):
+    """The command of the program in `tools/suites/SOURCE/LANGUAGE`."""
+    return LANGUAGES[language](copied(language, source))
