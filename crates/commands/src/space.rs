@@ -104,6 +104,11 @@ impl Space {
         &self.budget
     }
 
+    /// A script took so many instructions. Later ones have the rest.
+    pub fn spend(&mut self, instructions: u64) {
+        self.budget.instructions = self.budget.instructions.saturating_sub(instructions);
+    }
+
     #[must_use]
     pub fn shortage(&self) -> Shortage {
         self.shortage

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use base::Nanos;
 
 use crate::config::NodeConfig;
+use crate::long_runs::LongRuns;
 
 /// Seconds after which an idle client is probed, by default.
 pub const TCP_KEEPALIVE_DEFAULT: u64 = 300;
@@ -17,6 +18,7 @@ pub struct ClientSettings {
     clients_possible: usize,
     tcp_keepalive: AtomicU64,
     timeout: AtomicU64,
+    long_runs: LongRuns,
 }
 
 impl ClientSettings {
@@ -27,6 +29,7 @@ impl ClientSettings {
             clients_possible: config.clients_accepted,
             tcp_keepalive: AtomicU64::new(TCP_KEEPALIVE_DEFAULT),
             timeout: AtomicU64::new(0),
+            long_runs: LongRuns::default(),
         }
     }
 
@@ -60,6 +63,11 @@ impl ClientSettings {
 
     pub fn set_timeout(&self, seconds: u64) {
         self.timeout.store(seconds, Relaxed);
+    }
+
+    /// Scripts that run for long.
+    pub fn long_runs(&self) -> &LongRuns {
+        &self.long_runs
     }
 
     /// The same as a span; `None` if clients may idle for ever.

@@ -451,7 +451,7 @@ pub fn span(node: NodeId) -> tracing::Span {
 }
 
 /// A thread whose failure or panic stops the node.
-fn guarded(
+pub(crate) fn guarded(
     node_status: &Arc<SharedNodeStatus>,
     name: &str,
     run: impl FnOnce() -> Result<(), String> + Send + 'static,

@@ -22,6 +22,7 @@ pub(crate) mod own_requests;
 pub(crate) mod peers;
 pub(crate) mod record;
 mod routes;
+pub(crate) mod script_thread;
 mod sync;
 mod worker_assignment;
 pub(crate) mod worker_thread;

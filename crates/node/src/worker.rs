@@ -24,7 +24,7 @@ pub(crate) mod worker_state;
 
 use std::sync::Arc;
 
-use ::transactions::{Service, Transaction};
+use ::transactions::{Computation, Ran, Service, Transaction};
 use base::histogram::Histogram;
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
@@ -121,6 +121,8 @@ pub enum Input {
     Transaction { tag: Tag, transaction: Transaction },
     /// The end of a request that this worker's service made of another worker.
     Outcome { tag: Tag, outcome: Outcome },
+    /// The result of one of [`Outputs::computations`] of this worker.
+    Computed { token: u64, ran: Ran },
     /// A word of this node's own transaction services.
     Word { from: Peer, bytes: Bytes },
     /// The payload of one frame, see [`crate::frame_payload`].
@@ -150,6 +152,8 @@ pub struct Outputs {
     pub misrouted: Vec<(usize, NodeId, Bytes)>,
     /// Inputs for other workers of this node, by their numbers: transactions span workers.
     pub for_workers: Vec<(usize, Input)>,
+    /// Programs that would hold up the worker. Run each elsewhere, and bring [`Input::Computed`].
+    pub computations: Vec<Computation>,
     /// Registers were found forgotten. Raise the amnesia count durably by one, then pass it to all
     /// workers in [`Input::Amnesia`]. Until then this worker sends no message and no reply.
     pub raise_amnesia: bool,
@@ -184,6 +188,7 @@ pub struct Worker {
     /// Outcomes for the service.
     service_outcomes: Vec<(Tag, Outcome)>,
     for_workers: Vec<(usize, Input)>,
+    computations: Vec<Computation>,
     /// By engine: the protocol's name, and whether transactions may lock its registers.
     locking: Vec<(&'static str, bool)>,
     request_timeout: Nanos,
@@ -247,6 +252,7 @@ impl Worker {
             service: Service::new(config.me, config.incarnation, config.index),
             service_outcomes: Vec::new(),
             for_workers: Vec::new(),
+            computations: Vec::new(),
             locking: Vec::new(),
             request_timeout: config.request_timeout,
             resets: Vec::new(),

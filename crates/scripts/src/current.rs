@@ -29,6 +29,8 @@ pub(crate) struct Current {
     pub(crate) logged: u32,
     /// The script changed the environment of a function, which may be its own.
     pub(crate) is_spoilt: bool,
+    /// The source and the line where the run was ended.
+    pub(crate) place: Option<(String, usize)>,
     budget: Budget,
     spent: u64,
     memory: usize,
@@ -47,6 +49,7 @@ impl Default for Current {
             json: Settings::default(),
             logged: 0,
             is_spoilt: false,
+            place: None,
             budget: Budget::SHORT,
             spent: 0,
             memory: 0,
@@ -105,6 +108,10 @@ impl Current {
             }
         };
         self.halt.get_or_insert(halt);
+    }
+
+    pub(crate) fn spent(&self) -> u64 {
+        self.spent
     }
 
     pub(crate) fn budget(&self) -> &Budget {

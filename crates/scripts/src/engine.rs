@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use commands::{ErrorReply, Halt, ScriptCall, ScriptEngine, Space};
@@ -61,9 +62,14 @@ fn with_engine(run: impl FnOnce(&mut Engine) -> Result<Reply, Halt>) -> Result<R
         if here.is_none() {
             *here = Some(Engine::new().map_err(|error| broken(&error.to_string()))?);
         }
-        match &mut *here {
-            Some(engine) => run(engine),
-            None => Err(broken("missing")),
+        let Some(engine) = &mut *here else { return Err(broken("missing")) };
+        // A fault in the engine fails the script, not the node: no run has an effect of its own.
+        match catch_unwind(AssertUnwindSafe(|| run(engine))) {
+            Ok(ended) => ended,
+            Err(_) => {
+                *here = None;
+                Err(broken("it panicked"))
+            }
         }
     })
 }
@@ -133,18 +139,19 @@ impl Engine {
         *self.current.borrow_mut() = current;
         let ran = lua.set_memory_limit(limit).and_then(|_| self.enter(script, call));
         let cleared = lua.set_memory_limit(0).and_then(|_| self.sandbox.tidy.call::<()>(()));
-        let halt = {
+        let (halt, place) = {
             let mut current = self.current.borrow_mut();
             if let Some(found) = current.space.take() {
                 *space = found;
+                space.spend(current.spent());
             }
             if matches!(ran, Err(mlua::Error::MemoryError(_))) {
                 current.exceed_memory();
             }
-            current.halt.take()
+            (current.halt.take(), current.place.take())
         };
         if let Some(halt) = halt {
-            return Err(with_place(halt, &script.digest));
+            return Err(with_place(halt, &script.digest, place));
         }
         match ran.and_then(|reply| cleared.map(|()| reply)) {
             Ok(reply) => Ok(reply),
@@ -259,11 +266,14 @@ fn error(text: &str) -> ErrorReply {
     ErrorReply::new(format!("ERR {text}").as_bytes())
 }
 
-/// The error of a killed script, with its digest.
-fn with_place(halt: Halt, digest: &str) -> Halt {
+/// The error of a killed script, with its digest and its place.
+fn with_place(halt: Halt, digest: &str, place: Option<(String, usize)>) -> Halt {
     match halt {
         Halt::Error(error) => {
-            let text = [error.text(), &b" script: "[..], digest.as_bytes()].concat();
+            let on = place.map(|(source, line)| format!(", on {source}:{line}."));
+            let on = on.unwrap_or_default();
+            let text = [error.text(), &b" script: "[..], digest.as_bytes(), on.as_bytes()];
+            let text = text.concat();
             Halt::Error(ErrorReply::new(&text))
         }
         halt => halt,

@@ -67,10 +67,13 @@ fn position(lua: &Lua, level: usize) -> String {
     place.flatten().unwrap_or_default()
 }
 
-/// Source and line of the innermost Lua function of the script.
+/// Source and line of the innermost Lua function of the script, for an error handler.
 pub(crate) fn place(lua: &Lua) -> Option<(String, usize)> {
-    // Level 0 is the error handler.
-    let mut level = 1;
+    place_from(lua, 1)
+}
+
+/// The same from a level of the stack on.
+pub(crate) fn place_from(lua: &Lua, mut level: usize) -> Option<(String, usize)> {
     loop {
         let found = lua.inspect_stack(level, |debug| {
             let source = debug.source();

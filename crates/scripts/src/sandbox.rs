@@ -129,10 +129,13 @@ fn count_instructions(lua: &Lua, current: &Shared) -> Result<()> {
     let triggers = HookTriggers::new().every_nth_instruction(HOOK_EVERY);
     lua.set_global_hook(triggers, move |lua, _| {
         let memory = lua.used_memory();
-        match run.borrow_mut().look(HOOK_EVERY.into(), memory) {
-            true => Err(raise::halt()),
-            false => Ok(VmState::Continue),
+        let is_over = run.borrow_mut().look(HOOK_EVERY.into(), memory);
+        if !is_over {
+            return Ok(VmState::Continue);
         }
+        let place = raise::place_from(lua, 0);
+        run.borrow_mut().place = place;
+        Err(raise::halt())
     })
 }
 

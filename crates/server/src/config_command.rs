@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use base::Millis;
 use base::decimal::parse_i64;
 use commands::SessionVerb;
 use commands::glob::{Case, matches};
@@ -51,6 +52,9 @@ const IMMUTABLE: &str = "can't set immutable config";
 
 /// Seconds that a parameter may have.
 const SECONDS_MAX: u64 = i32::MAX as u64;
+
+/// Milliseconds that a parameter may have.
+const MILLIS_MAX: u64 = i64::MAX as u64;
 
 /// Values set since the node started.
 #[derive(Default)]
@@ -143,6 +147,7 @@ enum Change {
     Timeout(u64),
     TcpKeepalive(u64),
     ClientsMax(usize),
+    ScriptLimit(u64),
     Password(Option<Vec<u8>>),
     Slow(SlowChange),
 }
@@ -155,6 +160,7 @@ impl Change {
             Change::Remember(value) => shared.settings.set(name, value),
             Change::Timeout(seconds) => settings.set_timeout(seconds),
             Change::TcpKeepalive(seconds) => settings.set_tcp_keepalive(seconds),
+            Change::ScriptLimit(millis) => settings.long_runs().set_limit(Millis(millis)),
             Change::ClientsMax(count) => settings.set_clients_max(count),
             Change::Password(password) => shared.password.set(password),
             Change::Slow(change) => shared.slow.apply(change),
@@ -180,6 +186,9 @@ fn change(
     match name {
         "timeout" => Ok(Change::Timeout(number(&text, 0, SECONDS_MAX)?)),
         "tcp-keepalive" => Ok(Change::TcpKeepalive(number(&text, 0, SECONDS_MAX)?)),
+        "busy-reply-threshold" | "lua-time-limit" => {
+            Ok(Change::ScriptLimit(number(&text, 0, MILLIS_MAX)?))
+        }
         "maxclients" => {
             let count = number(&text, 1, u64::from(u32::MAX))?;
             let possible = cx.node.client_settings().clients_possible();
@@ -264,8 +273,10 @@ fn values(shared: &Shared, cx: &SessionContext<'_>) -> Vec<(&'static str, String
         ("appendfsync", "always".into()),
         ("appendonly", "no".into()),
         ("bind", host.into()),
+        ("busy-reply-threshold", settings.long_runs().limit().0.to_string()),
         ("databases", types::limits::DATABASES.to_string()),
         ("dir", config.data_dir.display().to_string()),
+        ("lua-time-limit", settings.long_runs().limit().0.to_string()),
         ("maxclients", settings.clients_max().to_string()),
         ("maxmemory", "0".into()),
         ("maxmemory-policy", "noeviction".into()),

@@ -1,10 +1,11 @@
 //! Command lines as the program of a transaction.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use commands::{Execution, Halt, Interpreter, Plan, Shortage, Space};
-use transactions::{Mode, Program, Ran, States, Transaction};
+use commands::{Budget, Execution, Halt, Interpreter, Interrupt, Plan, Shortage, Space};
+use transactions::{Mode, Program, Ran, States, Stop, Transaction};
 use types::{Change, Clock, Database, Key, Positions, Reply, View};
 
 use crate::script_command::Lines as ScriptLines;
@@ -132,16 +133,47 @@ fn of_program(program: Lines, watched: Vec<(Key, Option<u64>)>, clock: Clock) ->
     let mut keys: Vec<Key> = named.into_iter().collect();
     keys.extend(watched.first().map(|(key, _)| key.clone()).filter(|_| keys.is_empty()));
     let database = program.database;
-    let program = std::sync::Arc::new(program);
+    let program = Arc::new(program);
     Transaction { database, keys, watched, program, clock, mode: Mode::Update }
 }
 
+/// Ends a script as its thread says.
+#[derive(Debug)]
+struct Interrupted(Arc<dyn Stop>);
+
+impl Interrupt for Interrupted {
+    fn ends(&self) -> Option<&'static str> {
+        self.0.reason()
+    }
+}
+
+/// Bytes of the values of one script.
+const SCRIPT_MEMORY_MAX: usize = 64 << 20;
+
 impl Program for Lines {
     fn run(&self, states: &States, clock: Clock) -> Ran {
+        self.run_within(states, clock, Budget::SHORT)
+    }
+
+    fn run_long(&self, states: &States, clock: Clock, stop: &Arc<dyn Stop>) -> Ran {
+        let interrupt: Arc<dyn Interrupt> = Arc::new(Interrupted(Arc::clone(stop)));
+        let budget = Budget {
+            instructions: u64::MAX,
+            memory: SCRIPT_MEMORY_MAX,
+            interrupt: Some(interrupt),
+        };
+        self.run_within(states, clock, budget)
+    }
+}
+
+impl Lines {
+    fn run_within(&self, states: &States, clock: Clock, budget: Budget) -> Ran {
         let interpreter =
             Interpreter { max_value_len: self.max_value_len, scripts: Some(scripts::ENGINE) };
-        let mut space =
-            Space::new(&interpreter, clock).in_database(self.database).with_shortage(self.shortage);
+        let mut space = Space::new(&interpreter, clock)
+            .in_database(self.database)
+            .with_shortage(self.shortage)
+            .with_budget(budget);
         for (key, found) in states {
             let view = View { value: found.value.as_deref(), ttl: found.ttl, ends: found.ends };
             space.load(Bytes::copy_from_slice(key.bytes()), view);
@@ -162,10 +194,7 @@ impl Program for Lines {
                     let wanted = space.wanted().iter().chain([&key]);
                     return Ran::Needs(wanted.map(|key| self.positions.key(key)).collect());
                 }
-                Err(Halt::TooLong) => {
-                    let reply = Reply::error("ERR script runs for too long");
-                    return Ran::Done { changes: Vec::new(), reply };
-                }
+                Err(Halt::TooLong) => return Ran::TooLong,
             });
         }
         let changes: Vec<(Key, Change)> =
@@ -195,7 +224,7 @@ struct Versions {
 
 /// The transaction of `WATCH`.
 pub(crate) fn of_watch(database: Database, keys: Vec<Key>, clock: Clock) -> Transaction {
-    let program = std::sync::Arc::new(Versions { keys: keys.clone() });
+    let program = Arc::new(Versions { keys: keys.clone() });
     Transaction { database, keys, watched: Vec::new(), program, clock, mode: Mode::PerKey }
 }
 

@@ -375,6 +375,9 @@ impl Session {
             SessionVerb::ScriptLoad => self.load_script(args[2], cx),
             SessionVerb::ScriptExists => self.find_scripts(&args[2..], cx),
             SessionVerb::ScriptFlush => self.flush_scripts(&args[2..], cx),
+            SessionVerb::ScriptKill if cx.node.client_settings().long_runs().kill() => {
+                self.say_ok(cx);
+            }
             SessionVerb::ScriptKill => {
                 self.say_error(cx, "NOTBUSY No scripts in execution right now.");
             }

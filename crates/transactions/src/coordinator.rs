@@ -52,6 +52,8 @@ pub(crate) struct Coordinator {
     keys: BTreeMap<Key, KeyStep>,
     phase: Phase,
     runs: u32,
+    /// Its runs hold up a worker for too long.
+    is_long: bool,
 }
 
 #[derive(Debug)]
@@ -67,6 +69,8 @@ enum KeyStep {
 #[derive(Debug)]
 enum Phase {
     Taking,
+    /// The program runs elsewhere.
+    Computing,
     /// The commit is being written.
     Deciding(Record, Reply),
     /// It is unknown whether it was written.
@@ -117,6 +121,7 @@ impl Coordinator {
             keys: keys.into_iter().map(|key| (key, KeyStep::Taking(None))).collect(),
             phase: Phase::Taking,
             runs,
+            is_long: false,
         }
     }
 
@@ -131,7 +136,7 @@ impl Coordinator {
     /// This node may still commit it.
     pub(crate) fn is_alive(&self) -> bool {
         match self.phase {
-            Phase::Taking => true,
+            Phase::Taking | Phase::Computing => true,
             Phase::Deciding(..) | Phase::PushingOwn(..) => {
                 !mutation::is(Mutation::FinishedWhileDeciding)
             }
@@ -249,7 +254,37 @@ impl Coordinator {
         if self.runs > RUNS_MAX {
             return self.abort(Outcome::Refused(Refusal::Conflict), out);
         }
-        match self.transaction.program.run(&states, self.transaction.clock) {
+        let ran = match self.is_long {
+            true => Ran::TooLong,
+            false => self.transaction.program.run(&states, self.transaction.clock),
+        };
+        self.on_ran(states, ran, out);
+    }
+
+    /// The result of a run elsewhere.
+    pub(crate) fn on_computed(&mut self, cx: &mut Cx<'_>, ran: Ran, out: &mut Out) -> Fate {
+        if matches!(self.phase, Phase::Computing) {
+            self.phase = Phase::Taking;
+            let states = self.keys.iter().filter_map(|(key, step)| match step {
+                KeyStep::Taken(found) => Some((key.clone(), found.clone())),
+                _ => None,
+            });
+            let states: States = states.collect();
+            match cx.now >= self.deadline {
+                true => self.abort(Outcome::Refused(Refusal::Conflict), out),
+                false => self.on_ran(states, ran, out),
+            }
+        }
+        self.fate()
+    }
+
+    fn on_ran(&mut self, states: States, ran: Ran, out: &mut Out) {
+        match ran {
+            Ran::TooLong => {
+                self.is_long = true;
+                self.phase = Phase::Computing;
+                out.compute(&self.transaction, states);
+            }
             Ran::Needs(mut keys) => {
                 keys.retain(|key| !self.keys.contains_key(key));
                 keys.sort();
@@ -401,6 +436,7 @@ impl Coordinator {
                 };
                 self.abort(outcome, out);
             }
+            Phase::Computing => self.abort(Outcome::Refused(Refusal::Conflict), out),
             Phase::Deciding(..) | Phase::PushingOwn(..) => self.answer(Outcome::Unknown, out),
             Phase::Settling(_) | Phase::Forgetting(..) | Phase::Done => {}
         }
@@ -513,7 +549,7 @@ impl Coordinator {
                 let command = record::forget(record);
                 out.run_hidden(Purpose::Forget, self.record.clone(), command);
             }
-            Phase::Settling(_) | Phase::Deciding(..) | Phase::Done => {}
+            Phase::Computing | Phase::Settling(_) | Phase::Deciding(..) | Phase::Done => {}
         }
     }
 

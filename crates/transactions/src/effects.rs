@@ -1,5 +1,6 @@
 //! Requests of a service to its worker.
 
+use crate::program::Computation;
 use types::{Command, Database, Key, Outcome, Tag, Txid};
 
 /// The word of a coordinator's node about a transaction.
@@ -11,7 +12,7 @@ pub enum Status {
     Finished,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Effect {
     /// Run a command on a register; [`Service::on_outcome`](crate::Service::on_outcome) brings the
     /// end of it.
@@ -20,4 +21,6 @@ pub enum Effect {
     Reply { tag: Tag, outcome: Outcome },
     /// Ask the coordinator's node, which is the worker of the record's shard there, for its status.
     Ask { txid: Txid, record: Key },
+    /// Run a program where it holds up no worker.
+    Compute(Computation),
 }

@@ -33,6 +33,6 @@ mod snapshot;
 mod tests;
 
 pub use effects::{Effect, Status};
-pub use program::{Mode, Program, Ran, States, Transaction};
+pub use program::{Computation, Mode, Program, Ran, States, Stop, Transaction};
 pub use record::{Record, RecordUpdate};
 pub use service::{Cx, Holder, Service};

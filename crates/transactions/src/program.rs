@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use base::Nanos;
+
 use crate::mutation::{self, Mutation};
 use types::limits::{SNAPSHOT_KEYS_MAX, TRANSACTION_KEYS_MAX};
 use types::{Change, Clock, Database, Found, Key, Outcome, Reply};
@@ -14,6 +16,29 @@ pub type States = BTreeMap<Key, Found>;
 /// The function of a transaction. Pure: it may run any number of times.
 pub trait Program: Debug + Send + Sync {
     fn run(&self, states: &States, clock: Clock) -> Ran;
+
+    /// Runs it after [`Ran::TooLong`], on a thread that may be held up.
+    fn run_long(&self, states: &States, clock: Clock, _stop: &Arc<dyn Stop>) -> Ran {
+        self.run(states, clock)
+    }
+}
+
+/// Ends a long run.
+pub trait Stop: Debug + Send + Sync {
+    /// The error with which the run ends now.
+    fn reason(&self) -> Option<&'static str>;
+}
+
+/// A run that is too long for a worker. Its result goes to
+/// [`Service::on_computed`](crate::Service::on_computed).
+#[derive(Clone, Debug)]
+pub struct Computation {
+    pub token: u64,
+    pub program: Arc<dyn Program>,
+    pub states: States,
+    pub clock: Clock,
+    /// The transaction is given up then.
+    pub deadline: Nanos,
 }
 
 /// The result of one run.
@@ -23,6 +48,8 @@ pub enum Ran {
     Done { changes: Vec<(Key, Change)>, reply: Reply },
     /// States of these keys are needed: they are taken, and the program runs again.
     Needs(Vec<Key>),
+    /// It would hold up a worker: it runs elsewhere.
+    TooLong,
 }
 
 /// A transaction as a client asks for it.

@@ -1,14 +1,15 @@
 //! All transactions that a worker coordinates, and all locks that its clients' commands met.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base::Nanos;
-use types::{Command, Database, Incarnation, Key, Lock, NodeId, Outcome, Tag, Txid};
+use types::{Clock, Command, Database, Incarnation, Key, Lock, NodeId, Outcome, Tag, Txid};
 
 use crate::coordinator::{self, Coordinator, Fate, Retry};
 use crate::effects::{Effect, Status};
 use crate::patrol::{self, Patrol};
-use crate::program::{Mode, Ran, States, Transaction};
+use crate::program::{Computation, Mode, Program, Ran, States, Transaction};
 use crate::resolver::{self, Resolver};
 use crate::snapshot::{self, Snapshot};
 
@@ -60,6 +61,17 @@ pub struct Service {
     resolvers: BTreeMap<(Database, Key), Resolver>,
     asked: BTreeMap<u64, Asked>,
     timers: BTreeSet<(Nanos, Timer)>,
+    /// Programs that run elsewhere.
+    computing: BTreeMap<u64, Computing>,
+}
+
+/// The owner of a program that runs elsewhere.
+#[derive(Debug)]
+enum Computing {
+    /// It has no keys yet.
+    Start(Box<Retry>),
+    Coordinator(u64),
+    Snapshot(u64),
 }
 
 /// The sender of a request to a register.
@@ -85,11 +97,13 @@ pub(crate) struct Requests<P> {
     wakes: Vec<(Nanos, Option<Key>)>,
     asks: Vec<(Txid, Key)>,
     replies: Vec<(Tag, Outcome)>,
+    computation: Option<(Arc<dyn Program>, States, Clock)>,
 }
 
 impl<P> Default for Requests<P> {
     fn default() -> Requests<P> {
-        Requests { runs: Vec::new(), wakes: Vec::new(), asks: Vec::new(), replies: Vec::new() }
+        let (runs, wakes, asks, replies) = Default::default();
+        Requests { runs, wakes, asks, replies, computation: None }
     }
 }
 
@@ -114,6 +128,11 @@ impl<P> Requests<P> {
     pub(crate) fn reply(&mut self, tag: Tag, outcome: Outcome) {
         self.replies.push((tag, outcome));
     }
+
+    /// Runs the program of a transaction elsewhere.
+    pub(crate) fn compute(&mut self, transaction: &Transaction, states: States) {
+        self.computation = Some((transaction.program.clone(), states, transaction.clock));
+    }
 }
 
 impl Service {
@@ -132,6 +151,7 @@ impl Service {
             resolvers: BTreeMap::new(),
             asked: BTreeMap::new(),
             timers: BTreeSet::new(),
+            computing: BTreeMap::new(),
         }
     }
 
@@ -144,11 +164,22 @@ impl Service {
     }
 
     /// A first run without any state names the keys, or needs none. \[T15\]
-    fn find_keys(&mut self, cx: &mut Cx<'_>, mut retry: Retry) {
-        let Retry { tag, transaction, .. } = &mut retry;
-        match transaction.program.run(&States::new(), transaction.clock) {
+    fn find_keys(&mut self, cx: &mut Cx<'_>, retry: Retry) {
+        let transaction = &retry.transaction;
+        let ran = transaction.program.run(&States::new(), transaction.clock);
+        self.on_first_run(cx, retry, ran);
+    }
+
+    fn on_first_run(&mut self, cx: &mut Cx<'_>, mut retry: Retry, ran: Ran) {
+        let Retry { tag, transaction, deadline, .. } = &mut retry;
+        match ran {
             Ran::Done { reply, .. } => {
                 cx.effects.push(Effect::Reply { tag: *tag, outcome: Outcome::Reply(reply) });
+            }
+            Ran::TooLong => {
+                let run = (transaction.program.clone(), States::new(), transaction.clock);
+                let deadline = *deadline;
+                self.compute(cx, run, deadline, Computing::Start(Box::new(retry)));
             }
             Ran::Needs(keys) => {
                 transaction.keys = keys;
@@ -264,6 +295,9 @@ impl Service {
             self.coordinators.remove(&id);
             self.timers.remove(&(deadline, Timer::Coordinator(id, None)));
         }
+        if let Some(run) = out.computation.take() {
+            self.compute(cx, run, deadline, Computing::Coordinator(id));
+        }
         self.send_of_coordinator(cx, id, database, out);
         if let Fate::Again(retry) = fate {
             base::sometimes!("a transaction is attempted again");
@@ -286,9 +320,46 @@ impl Service {
             self.snapshots.remove(&id);
             self.timers.remove(&(deadline, Timer::Snapshot(id)));
         }
+        if let Some(run) = out.computation.take() {
+            self.compute(cx, run, deadline, Computing::Snapshot(id));
+        }
         self.send_of_snapshot(cx, id, database, out);
         if let Fate::Again(retry) = fate {
             self.attempt(cx, *retry);
+        }
+    }
+
+    fn compute(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (program, states, clock): (Arc<dyn Program>, States, Clock),
+        deadline: Nanos,
+        owner: Computing,
+    ) {
+        self.last_token += 1;
+        let token = self.last_token;
+        self.computing.insert(token, owner);
+        let computation = Computation { token, program, states, clock, deadline };
+        cx.effects.push(Effect::Compute(computation));
+    }
+
+    /// The end of an [`Effect::Compute`].
+    pub fn on_computed(&mut self, cx: &mut Cx<'_>, token: u64, ran: Ran) {
+        match self.computing.remove(&token) {
+            Some(Computing::Start(retry)) => match ran {
+                Ran::Needs(_) if cx.now >= retry.deadline => {
+                    let outcome = Outcome::Refused(types::Refusal::Conflict);
+                    cx.effects.push(Effect::Reply { tag: retry.tag, outcome });
+                }
+                ran => self.on_first_run(cx, *retry, ran),
+            },
+            Some(Computing::Coordinator(id)) => {
+                self.with_coordinator(cx, id, |it, cx, out| it.on_computed(cx, ran, out));
+            }
+            Some(Computing::Snapshot(id)) => {
+                self.with_snapshot(cx, id, |it, _, out| it.on_computed(ran, out));
+            }
+            None => {}
         }
     }
 
@@ -356,7 +427,10 @@ impl Service {
     /// No transaction is in progress, and no lock is met.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.coordinators.is_empty() && self.snapshots.is_empty() && self.resolvers.is_empty()
+        self.computing.is_empty()
+            && self.coordinators.is_empty()
+            && self.snapshots.is_empty()
+            && self.resolvers.is_empty()
     }
 
     fn send_of_coordinator(

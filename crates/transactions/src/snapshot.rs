@@ -35,12 +35,14 @@ pub(crate) struct Snapshot {
     now: States,
     /// Bytes of their values.
     len: usize,
+    /// Its runs hold up a worker for too long.
+    is_long: bool,
 }
 
 impl Snapshot {
     pub(crate) fn new(retry: Retry) -> Snapshot {
         let (before, now) = (BTreeMap::new(), BTreeMap::new());
-        Snapshot { retry: Some(retry), collect: 0, before, now, len: 0 }
+        Snapshot { retry: Some(retry), collect: 0, before, now, len: 0, is_long: false }
     }
 
     pub(crate) fn retry(&self) -> Option<&Retry> {
@@ -106,7 +108,26 @@ impl Snapshot {
             return self.end(Outcome::Reply(Reply::NullArray), out);
         }
         retry.runs += 1;
-        match retry.transaction.program.run(&self.now, retry.transaction.clock) {
+        let ran = match self.is_long {
+            true => Ran::TooLong,
+            false => retry.transaction.program.run(&self.now, retry.transaction.clock),
+        };
+        self.on_ran(ran, out)
+    }
+
+    /// The result of a run elsewhere.
+    pub(crate) fn on_computed(&mut self, ran: Ran, out: &mut Out) -> Fate {
+        self.on_ran(ran, out)
+    }
+
+    fn on_ran(&mut self, ran: Ran, out: &mut Out) -> Fate {
+        let Some(retry) = &mut self.retry else { return Fate::Ended };
+        match ran {
+            Ran::TooLong => {
+                self.is_long = true;
+                out.compute(&retry.transaction, self.now.clone());
+                Fate::Goes
+            }
             Ran::Needs(_) if retry.runs >= RUNS_MAX => {
                 self.end(Outcome::Refused(Refusal::Conflict), out)
             }

@@ -19,6 +19,7 @@ use super::clock::Clocks;
 use super::cluster_view::ClusterView;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::own_requests::{OutcomeHandler, OwnRequests};
+use super::script_thread::ScriptThread;
 use super::wrong_passwords::{LogDecision, WrongPasswords};
 use crate::client_settings::ClientSettings;
 use crate::config::{Durability, NodeConfig};
@@ -95,6 +96,7 @@ pub(crate) struct SharedNodeStatus {
     /// Moves the disk stores on, once there are any.
     committer: OnceLock<disk::Committer>,
     own_requests: OwnRequests,
+    pub(crate) script_thread: ScriptThread,
 }
 
 /// The control thread's view of the cluster.
@@ -156,6 +158,7 @@ impl SharedNodeStatus {
             positions: OnceLock::new(),
             committer: OnceLock::new(),
             own_requests: OwnRequests::default(),
+            script_thread: ScriptThread::default(),
         }
     }
 

@@ -20,6 +20,7 @@ use super::node_status::SharedNodeStatus;
 use super::own_requests::NO_WORKER;
 use super::peers::{PeerLinks, Slowness};
 use super::routes::Routes;
+use super::script_thread;
 use super::write_window::WriteWindow;
 use crate::config::Durability;
 use crate::events::event;
@@ -510,6 +511,10 @@ impl WorkerThread {
         }
         for (to, input) in self.outputs.for_workers.drain(..) {
             self.mail_out[to].push(Mail::Input(input));
+        }
+        for computation in self.outputs.computations.drain(..) {
+            let now = script_thread::compute(&self.node_status, self.index, computation);
+            self.inputs.extend(now);
         }
         self.hand_over_replies();
         Ok(())

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use protocols::Peer;
-use transactions::{Cx, Effect, Holder, Service, Status, Transaction};
+use transactions::{Cx, Effect, Holder, Ran, Service, Status, Transaction};
 use types::{
     Database, Incarnation, Key, Lock, Malformed, NodeId, Outcome, Reader, SessionId, Shard, Tag,
     Txid, Wire,
@@ -150,6 +150,10 @@ impl Worker {
         self.service_outcomes.push((tag, outcome));
     }
 
+    pub(super) fn on_computed(&mut self, token: u64, ran: Ran) {
+        self.with_service(|service, cx| service.on_computed(cx, token, ran));
+    }
+
     fn with_service(&mut self, step: impl FnOnce(&mut Service, &mut Cx<'_>)) {
         let mut effects = Vec::new();
         let peers = &self.shared.peers;
@@ -177,6 +181,7 @@ impl Worker {
                 let input = Input::Request { tag, session, database, key, command };
                 self.pass_on(shard, input);
             }
+            Effect::Compute(computation) => self.computations.push(computation),
             Effect::Ask { txid, record } => {
                 let back = Shard(self.shared.index as u8);
                 self.say(txid.node, record.shard(), Word::Ask { txid, back });

@@ -182,6 +182,7 @@ impl Worker {
             }
             Input::Transaction { tag, transaction } => self.on_transaction(tag, transaction),
             Input::Outcome { tag, outcome } => self.on_service_outcome(tag, outcome),
+            Input::Computed { token, ran } => self.on_computed(token, ran),
             Input::Word { from, bytes } => {
                 self.on_word(from, &bytes);
             }
@@ -313,6 +314,7 @@ impl Worker {
         let shared = &mut self.shared;
         let now = shared.now;
         out.for_workers.append(&mut self.for_workers);
+        out.computations.append(&mut self.computations);
         out.replies.append(&mut shared.replies);
         for (tag, outcome, until) in shared.lease_reads.drain(..) {
             if now < until {

@@ -331,6 +331,7 @@ impl World {
             let states = keys.iter().map(|key| (key.clone(), found(self, key))).collect();
             match transaction.program.run(&states, transaction.clock) {
                 Ran::Needs(more) => keys.extend(more),
+                Ran::TooLong => return Outcome::Reply(Reply::error("ERR too long")),
                 Ran::Done { changes, reply } => {
                     for (key, change) in changes {
                         self.change(place(&key), change);

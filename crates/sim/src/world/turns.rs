@@ -1,8 +1,19 @@
 //! Runs a worker's turn and carries out its effects.
 
+use transactions::{Computation, Stop};
 use types::Shard;
 
 use super::*;
+
+/// Computations of the simulator end by themselves.
+#[derive(Debug)]
+struct Endless;
+
+impl Stop for Endless {
+    fn reason(&self) -> Option<&'static str> {
+        None
+    }
+}
 
 impl World {
     pub(super) fn plan_turn(&mut self, node: usize, worker: usize, at: u64) {
@@ -104,6 +115,15 @@ impl World {
             if let Some(process) = &mut self.nodes[node].process {
                 process.workers_state[to].inbox.push(input);
                 self.plan_turn(node, to, self.now);
+            }
+        }
+        for computation in out.computations.drain(..) {
+            let Computation { token, program, states, clock, .. } = computation;
+            let stop: Arc<dyn Stop> = Arc::new(Endless);
+            let ran = program.run_long(&states, clock, &stop);
+            if let Some(process) = &mut self.nodes[node].process {
+                process.workers_state[worker].inbox.push(Input::Computed { token, ran });
+                self.plan_turn(node, worker, self.now);
             }
         }
         if std::mem::take(&mut out.raise_amnesia) {

@@ -287,6 +287,7 @@ impl World {
                 });
             }
             Effect::Reply { tag, outcome } => self.reply(tag, outcome),
+            Effect::Compute(computation) => panic!("{computation:?}"),
             Effect::Ask { txid, .. } => {
                 self.questions.push(Question { from: node, txid, answer: None });
             }
