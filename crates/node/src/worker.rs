@@ -350,6 +350,12 @@ impl Worker {
             && self.engines.all().iter().all(|engine| engine.is_idle())
     }
 
+    /// A transaction of this node is in progress, or not settled at all keys.
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        !self.service.is_idle()
+    }
+
     /// Registers that an engine needs in memory. Visits every resident one: for tests.
     #[must_use]
     pub fn pinned(&self) -> usize {

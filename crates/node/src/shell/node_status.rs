@@ -82,6 +82,8 @@ pub(crate) struct SharedNodeStatus {
     stopping: AtomicBool,
     /// Workers without requests in flight, during a stop.
     drained: AtomicUsize,
+    /// Workers whose transactions are in progress, or not settled at all keys.
+    settling: AtomicUsize,
     warnings: Mutex<Warnings>,
     events: EventLog,
     lacks_room: AtomicBool,
@@ -147,6 +149,7 @@ impl SharedNodeStatus {
             figures,
             stopping: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
+            settling: AtomicUsize::new(0),
             warnings: Mutex::default(),
             events: EventLog::default(),
             lacks_room: AtomicBool::new(false),
@@ -350,13 +353,31 @@ impl SharedNodeStatus {
 
     /// Reports that a worker has no requests in flight. Its thread goes on with other workers.
     pub(crate) fn set_drained(&self) {
-        if self.drained.fetch_add(1, Ordering::SeqCst) + 1 == self.workers.len() {
+        self.drained.fetch_add(1, Ordering::SeqCst);
+        self.wake_if_drained();
+    }
+
+    /// Reports that a worker begins or ends to settle transactions. It begins before it answers
+    /// their clients, so no stop comes in between.
+    pub(crate) fn set_settling(&self, is_settling: bool) {
+        if is_settling {
+            self.settling.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.settling.fetch_sub(1, Ordering::SeqCst);
+            self.wake_if_drained();
+        }
+    }
+
+    fn wake_if_drained(&self) {
+        if self.is_drained() {
             self.wake_all();
         }
     }
 
+    /// No request is in flight, and no transaction of this node holds a key.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::SeqCst) >= self.workers.len()
+            && self.settling.load(Ordering::SeqCst) == 0
     }
 
     fn note_change(&self) {

@@ -125,6 +125,8 @@ pub(crate) struct WorkerThread {
     /// The counters of a worker that has begun were published.
     has_published: bool,
     is_drained: bool,
+    /// The node was told that transactions of this worker are not settled.
+    is_settling: bool,
 }
 
 impl AsRawFd for WorkerThread {
@@ -177,6 +179,7 @@ impl WorkerThread {
             stats_due: false,
             has_published: false,
             is_drained: false,
+            is_settling: false,
             node_status,
         }
     }
@@ -185,9 +188,17 @@ impl WorkerThread {
         self.index
     }
 
-    /// Lets the requests in flight end.
+    fn note_settling(&mut self) {
+        let is_settling = self.worker.as_ref().is_some_and(|worker| worker.is_settling());
+        if is_settling != std::mem::replace(&mut self.is_settling, is_settling) {
+            self.node_status.set_settling(is_settling);
+        }
+    }
+
+    /// Lets the requests in flight end, and transactions settle.
     pub(crate) fn drain(&mut self) {
         self.listeners.clear();
+        self.note_settling();
         if !self.is_drained && self.clients.is_drained() {
             self.is_drained = true;
             self.node_status.set_drained();
@@ -515,6 +526,9 @@ impl WorkerThread {
         for computation in self.outputs.computations.drain(..) {
             let now = script_thread::compute(&self.node_status, self.index, computation);
             self.inputs.extend(now);
+        }
+        if self.node_status.is_stopping() {
+            self.note_settling();
         }
         self.hand_over_replies();
         Ok(())
