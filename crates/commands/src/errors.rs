@@ -155,8 +155,9 @@ pub(crate) fn once_session(len: usize) -> ErrorReply {
 }
 
 /// `name` is that of the inner command's row.
-pub(crate) fn once_one_key(name: &str) -> ErrorReply {
-    ErrorReply::new(format!("ERR ONCE runs commands on one key, '{name}' is none").as_bytes())
+pub(crate) fn once_without_keys(name: &str) -> ErrorReply {
+    let text = format!("ERR ONCE runs commands on keys, and EXEC: '{name}' is neither");
+    ErrorReply::new(text.as_bytes())
 }
 
 #[must_use]

@@ -46,7 +46,7 @@ mod transactions;
 
 pub use errors::ErrorReply;
 pub use interpreter::Interpreter;
-pub use plan::{Combine, Execution, Plan};
+pub use plan::{Combine, Execution, ONCE_ARGUMENTS, Plan};
 pub use scripting::{
     BYTES_PER_INSTRUCTION, Budget, DIGEST_LEN, Interrupt, ScriptCall, ScriptEngine, is_by_digest,
 };

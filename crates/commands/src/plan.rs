@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use types::limits::KEY_LEN_MAX;
-use types::{Access, Clock, Command, Reply};
+use types::{Access, Clock, Command, Once, Reply};
 
 use crate::errors::{self, ErrorReply};
 use crate::interpreter::Interpreter;
@@ -13,6 +13,9 @@ use crate::session_verb::SessionVerb;
 use crate::space::{Halt, Space};
 use crate::spec::CommandSpec;
 use crate::transactions::Line;
+
+/// Arguments of `ONCE` before the command inside it.
+pub const ONCE_ARGUMENTS: usize = 3;
 
 /// The executor of a command, and the function that parses its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,8 @@ pub enum Execution {
     Keys(Runner),
     /// The engine of scripts, on the states of all keys that the script touches.
     Script,
+    /// That of the command inside it.
+    Around(fn(&Arguments<'_>) -> Result<Plan, ErrorReply>),
     /// None: it only holds subcommands.
     Container,
 }
@@ -63,6 +68,9 @@ pub enum Plan {
     /// Run the line on the states of the arguments `keys` at one time. They name at least two keys,
     /// or the line asks for others while it runs. A script may name none.
     Keys { keys: Vec<usize>, access: Access },
+    /// Run the command that the arguments from `inner` on are, at most once: a command on several
+    /// keys, or `EXEC`.
+    Once { once: Once, inner: usize },
 }
 
 /// How the replies of one command's keys become one reply.
@@ -108,6 +116,7 @@ pub(crate) fn plan(
         }
         Execution::Keys(run) => plan_keys(&arguments, run),
         Execution::Script => plan_script(&arguments),
+        Execution::Around(plan) => plan(&arguments),
         Execution::Container => {
             let subcommand = args.get(1).copied().unwrap_or_default();
             Err(errors::unknown_subcommand(args.first().copied().unwrap_or_default(), subcommand))

@@ -7,7 +7,7 @@ pub(crate) use types::Access;
 
 pub(crate) use crate::module::Module;
 pub(crate) use crate::operation::handlers;
-pub(crate) use crate::plan::Execution::{Key, Keys, PerKey, Table};
+pub(crate) use crate::plan::Execution::{Around, Key, Keys, PerKey, Table};
 pub(crate) use crate::plan::{Arguments, Combine};
 pub(crate) use crate::session_verb::SessionVerb;
 pub(crate) use crate::spec::Arity::{AtLeast, Exactly};

@@ -232,7 +232,9 @@ impl Space {
                 let replies: Result<_, _> = keys.map(|key| self.run(args[key], &command)).collect();
                 Ok(combine.replies(replies?))
             }
-            Plan::Session(_) | Plan::Keys { .. } => Err(crate::errors::INVALID_COMMAND.into()),
+            Plan::Session(_) | Plan::Keys { .. } | Plan::Once { .. } => {
+                Err(crate::errors::INVALID_COMMAND.into())
+            }
         }
     }
 

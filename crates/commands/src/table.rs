@@ -236,7 +236,11 @@ mod tests {
             assert!(spec.summary.ends_with('.'), "{name}: a summary is a sentence");
             let on_keys = matches!(
                 spec.execution,
-                Execution::Key(_) | Execution::PerKey(..) | Execution::Keys(_) | Execution::Script
+                Execution::Key(_)
+                    | Execution::PerKey(..)
+                    | Execution::Keys(_)
+                    | Execution::Around(_)
+                    | Execution::Script
             );
             let is_local = matches!(spec.execution, Execution::Session(_) | Execution::Table(_));
             let has_keys = spec.keys.is_some() && !is_local;

@@ -195,7 +195,9 @@ proptest! {
                 (command, spec.access)
             }
             Ok((_, Plan::Session(verb))) => unreachable!("{verb:?} of a command on keys"),
-            Ok((_, Plan::Keys { .. } | Plan::Reply(_))) | Err(_) => return Ok(()),
+            Ok((_, Plan::Keys { .. } | Plan::Once { .. } | Plan::Reply(_))) | Err(_) => {
+                return Ok(());
+            }
         };
         prop_assert!(access.is_some());
         let view = View::fresh(value.as_deref(), ttl, clock.unix);

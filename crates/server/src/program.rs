@@ -134,7 +134,7 @@ fn of_program(program: Lines, watched: Vec<(Key, Option<u64>)>, clock: Clock) ->
     keys.extend(watched.first().map(|(key, _)| key.clone()).filter(|_| keys.is_empty()));
     let database = program.database;
     let program = Arc::new(program);
-    Transaction { database, keys, watched, program, clock, mode: Mode::Update }
+    Transaction { database, keys, watched, program, clock, mode: Mode::Update, once: None }
 }
 
 /// Ends a script as its thread says.
@@ -225,7 +225,15 @@ struct Versions {
 /// The transaction of `WATCH`.
 pub(crate) fn of_watch(database: Database, keys: Vec<Key>, clock: Clock) -> Transaction {
     let program = Arc::new(Versions { keys: keys.clone() });
-    Transaction { database, keys, watched: Vec::new(), program, clock, mode: Mode::PerKey }
+    Transaction {
+        database,
+        keys,
+        watched: Vec::new(),
+        program,
+        clock,
+        mode: Mode::PerKey,
+        once: None,
+    }
 }
 
 impl Program for Versions {

@@ -8,13 +8,14 @@ use base::decimal::parse_i64;
 use bytes::Bytes;
 use commands::{CommandSpec, ErrorReply, Plan, SessionVerb, errors};
 use node::session::SessionContext;
-use types::{Access, Clock, Command, Database, Key, Outcome, Positions, Reply};
+use types::{Access, Clock, Command, Database, Key, Once, Outcome, Positions, Reply};
 
 use crate::budget::Cost;
 use crate::outcomes;
 use crate::pipeline::{Answer, token};
 use crate::program;
 use crate::session::{Hold, Session};
+use crate::transaction::ONCE_WITHOUT_KEYS;
 
 const GENERATION: &[u8] = b"scripts";
 const SOURCE_PREFIX: &[u8] = b"script:";
@@ -64,6 +65,7 @@ pub(crate) struct Lines {
     pub(crate) lines: Vec<Vec<Bytes>>,
     pub(crate) is_list: bool,
     pub(crate) watched: Vec<(Key, Option<u64>)>,
+    pub(crate) once: Option<Once>,
 }
 
 /// A run on one key, to be repeated as a transaction if the script needs more.
@@ -114,12 +116,23 @@ impl Session {
         if let Err(error) = spec.plan(args, clock) {
             return self.say(cx, error.into());
         }
+        self.eval_under(None, args, cx);
+    }
+
+    /// The same, checked, and perhaps safe to repeat.
+    pub(crate) fn eval_under(
+        &mut self,
+        once: Option<Once>,
+        args: &[&[u8]],
+        cx: &mut SessionContext<'_>,
+    ) {
         let line: Vec<Bytes> = args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect();
         self.hold = Hold::Answers;
         let asked_len = args.iter().map(|arg| arg.len()).sum();
         let number = self.wait(Answer::Waiting(Cost { asked_len, values: 1 }));
         let watched = Vec::new();
-        self.run_lines(number, Lines { lines: vec![line], is_list: false, watched }, cx);
+        let lines = Lines { lines: vec![line], is_list: false, watched, once };
+        self.run_lines(number, lines, cx);
     }
 
     /// Runs lines, some of which may be scripts. Asks for sources that this node lacks.
@@ -308,7 +321,8 @@ impl Session {
         let borrowed: Vec<Vec<&[u8]>> =
             lines.lines.iter().map(|line| line.iter().map(AsRef::as_ref).collect()).collect();
         let is_short_of_room = cx.shortage() != node::session::Shortage::None;
-        let one_key = program::one_key(&borrowed, clock).filter(|_| lines.watched.is_empty());
+        let one_key = program::one_key(&borrowed, clock)
+            .filter(|_| lines.watched.is_empty() && lines.once.is_none());
         match (one_key, cx.positions()) {
             (Some(key), Some(positions)) if !is_short_of_room => {
                 let key = positions.key(key);
@@ -340,10 +354,14 @@ impl Session {
             return self.answer(number, Outcome::Loading, cx);
         };
         let max = self.shared.limits.max_value_len();
-        let database = self.database();
+        let (database, once) = (self.database(), lines.once.clone());
         let transaction =
             program::of_scripts(positions, database, lines, clock, max, cx.shortage());
-        cx.transact(token(number, 0), transaction);
+        if once.is_some() && transaction.keys.is_empty() {
+            let error = Reply::error(ONCE_WITHOUT_KEYS);
+            return self.answer(number, Outcome::Reply(error), cx);
+        }
+        cx.transact(token(number, 0), transaction.under(once));
     }
 
     /// Puts the source in the place of a known digest, and remembers the source of `EVAL`.

@@ -14,7 +14,7 @@ use commands::{Combine, CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
 use node::config::DatabaseConfig;
 use node::session::{self, Client, ClientPort, SessionContext, Socket, Token};
 use resp::{Limits, Parser, Progress};
-use types::{Clock, Database, Outcome, Reply, SessionId};
+use types::{Clock, Database, Once, Outcome, Reply, SessionId};
 
 use crate::budget::Cost;
 use crate::clients::{ClientFacts, State};
@@ -24,7 +24,7 @@ use crate::recorder::{Call, Recorder};
 use crate::script_command::{Lookup, Rerun};
 use crate::sentinel::Sentinel;
 use crate::session_factory::Shared;
-use crate::transaction::Transaction;
+use crate::transaction::{ONCE_WITHOUT_KEYS, Transaction};
 use crate::{
     client_command, cluster_command, config_command, encoding, info, memory_command, outcomes,
     program,
@@ -176,7 +176,7 @@ impl Session {
             self.transaction.fail();
             return self.say(cx, refusal);
         }
-        if self.transaction.holds(spec) {
+        if self.transaction.holds(spec, args) {
             return self.queue(spec, args, cx);
         }
         self.facts.activity.called(spec);
@@ -237,7 +237,7 @@ impl Session {
             Ok(Plan::PerKey { keys, combine: Combine::Array, .. })
                 if keys.len() > 1 && self.has_transactions(cx) =>
             {
-                self.transact_line(args, clock, cx);
+                self.transact_line(args, clock, None, cx);
             }
             Ok(Plan::PerKey { command, keys, combine }) => {
                 let Some(positions) = cx.positions() else {
@@ -245,13 +245,24 @@ impl Session {
                 };
                 let keys = args[keys].iter().map(|key| positions.key(key)).collect();
                 let parts = Parts::new(self.database(), command, keys, combine);
-                if takes_turns(spec, args.len()) {
+                if takes_turns(spec, args) {
                     self.hold = Hold::Answers;
                 }
                 let number = self.wait(Answer::Parts(Box::new(parts)));
                 self.go_on(number, cx);
             }
-            Ok(Plan::Keys { .. }) => self.transact_line(args, clock, cx),
+            Ok(Plan::Keys { .. }) => self.transact_line(args, clock, None, cx),
+            Ok(Plan::Once { mut once, inner }) => {
+                once.window = self.shared.limits.once_window();
+                let (args, once) = (&args[inner..], Some(once));
+                if args[0].eq_ignore_ascii_case(b"exec") {
+                    self.exec(once, cx);
+                } else if program::is_script(args) {
+                    self.eval_under(once, args, cx);
+                } else {
+                    self.transact_line(args, clock, once, cx);
+                }
+            }
             Err(error) => self.say(cx, error.into()),
         }
     }
@@ -262,12 +273,22 @@ impl Session {
         databases.find(|one| one.database == database).is_some_and(DatabaseConfig::has_transactions)
     }
 
-    fn transact_line(&mut self, args: &[&[u8]], clock: Clock, cx: &mut SessionContext<'_>) {
+    fn transact_line(
+        &mut self,
+        args: &[&[u8]],
+        clock: Clock,
+        once: Option<Once>,
+        cx: &mut SessionContext<'_>,
+    ) {
         let Some(positions) = cx.positions() else {
             return self.say(cx, outcomes::reply(Outcome::Loading));
         };
         let max = self.shared.limits.max_value_len();
         let transaction = program::of_line(positions, self.database(), args, clock, max);
+        if once.is_some() && transaction.keys.is_empty() {
+            return self.say_error(cx, ONCE_WITHOUT_KEYS);
+        }
+        let transaction = transaction.under(once);
         let asked_len = args.iter().map(|arg| arg.len()).sum();
         self.hold = Hold::Answers;
         let number = self.wait(Answer::Waiting(Cost { asked_len, values: 1 }));
@@ -401,7 +422,7 @@ impl Session {
             | SessionVerb::ScriptKill
             | SessionVerb::ScriptDebug => self.script(verb, args, cx),
             SessionVerb::Multi => self.multi(cx),
-            SessionVerb::Exec => self.exec(cx),
+            SessionVerb::Exec => self.exec(None, cx),
             SessionVerb::Discard => self.discard(cx),
             SessionVerb::Watch => self.watch(args, cx),
             SessionVerb::Unwatch => self.unwatch(cx),
@@ -474,13 +495,13 @@ impl Session {
     fn must_hold(
         &mut self,
         spec: &'static CommandSpec,
-        argc: usize,
+        args: &[&[u8]],
         cx: &mut SessionContext<'_>,
     ) -> bool {
-        if self.transaction.holds(spec) {
+        if self.transaction.holds(spec, args) {
             return false;
         }
-        if !self.pipeline.is_empty() && takes_turns(spec, argc) {
+        if !self.pipeline.is_empty() && takes_turns(spec, args) {
             self.hold = Hold::Answers;
             return true;
         }
@@ -554,7 +575,7 @@ impl Session {
                     let spec = commands::find(&args);
                     if let Ok(spec) = &spec
                         && spec.check_arity(args.len()).is_ok()
-                        && self.must_hold(spec, args.len(), cx)
+                        && self.must_hold(spec, &args, cx)
                     {
                         break;
                     }

@@ -6,9 +6,9 @@
 
 use bytes::Bytes;
 use commands::spec::Flag;
-use commands::{CommandSpec, Execution, SessionVerb};
+use commands::{CommandSpec, Execution, ONCE_ARGUMENTS, SessionVerb};
 use node::session::SessionContext;
-use types::{Database, Key, Outcome, Reply};
+use types::{Database, Key, Once, Outcome, Reply};
 
 use crate::budget::Cost;
 use crate::outcomes;
@@ -24,6 +24,7 @@ const OTHER_DATABASE: &str = "ERR the watched keys are of another database";
 /// Bytes of the commands of one transaction. A peer's frame holds as many.
 const QUEUE_LEN_MAX: usize = 32 << 20;
 
+pub(crate) const ONCE_WITHOUT_KEYS: &str = "ERR ONCE needs a key to remember the transaction by";
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 
 /// Where a connection is between `MULTI` and `EXEC`, and the keys that it watches.
@@ -68,8 +69,8 @@ impl Transaction {
     }
 
     /// True for a command that an open transaction holds until `EXEC`.
-    pub(crate) fn holds(&self, spec: &CommandSpec) -> bool {
-        self.is_open() && !acts_at_once(spec)
+    pub(crate) fn holds(&self, spec: &CommandSpec, args: &[&[u8]]) -> bool {
+        self.is_open() && !acts_at_once(spec, args)
     }
 
     /// The row whose rules hold for `EXEC` too.
@@ -90,19 +91,24 @@ impl Transaction {
 }
 
 /// Commands that a transaction does not hold, as in redis-server.
-fn acts_at_once(spec: &CommandSpec) -> bool {
+fn acts_at_once(spec: &CommandSpec, args: &[&[u8]]) -> bool {
     use SessionVerb::{Discard, Exec, Multi, Quit, Reset, Watch};
-    matches!(spec.execution, Execution::Session(Multi | Exec | Discard | Watch | Quit | Reset))
+    match spec.execution {
+        Execution::Session(Multi | Exec | Discard | Watch | Quit | Reset) => true,
+        Execution::Around(_) => {
+            let inner = args.get(ONCE_ARGUMENTS);
+            inner.is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
+        }
+        _ => false,
+    }
 }
 
 /// The error for a command that may not be queued.
 fn obstacle(spec: &CommandSpec) -> Option<String> {
     let is_pure = match spec.execution {
-        Execution::Key(_) => spec.name != "once",
-        Execution::PerKey(..) | Execution::Keys(_) | Execution::Table(_) | Execution::Script => {
-            true
-        }
-        Execution::Session(_) | Execution::Container => false,
+        Execution::Key(_) | Execution::PerKey(..) | Execution::Keys(_) => true,
+        Execution::Table(_) | Execution::Script => true,
+        Execution::Session(_) | Execution::Around(_) | Execution::Container => false,
     };
     let is_allowed = is_pure && !spec.has(Flag::Admin);
     (!is_allowed).then(|| format!("ERR '{}' is not supported inside MULTI", spec.name))
@@ -149,7 +155,7 @@ impl Session {
         self.say_error(cx, &obstacle);
     }
 
-    pub(crate) fn exec(&mut self, cx: &mut SessionContext<'_>) {
+    pub(crate) fn exec(&mut self, once: Option<Once>, cx: &mut SessionContext<'_>) {
         if !self.transaction.is_open() {
             return self.say_error(cx, "ERR EXEC without MULTI");
         }
@@ -160,17 +166,17 @@ impl Session {
         if !watched.is_empty() && database != Some(self.database()) {
             return self.say_error(cx, OTHER_DATABASE);
         }
-        if lines.is_empty() && watched.is_empty() {
+        if lines.is_empty() && (watched.is_empty() || once.is_some()) {
             return self.say(cx, Reply::Array(Vec::new()));
         }
-        self.run_transaction(lines, watched, gate.is_some(), cx);
+        self.run_transaction(lines, watched, (gate.is_some(), once), cx);
     }
 
     fn run_transaction(
         &mut self,
         lines: Vec<Vec<Bytes>>,
         watched: Vec<(Key, Option<u64>)>,
-        writes: bool,
+        (writes, once): (bool, Option<Once>),
         cx: &mut SessionContext<'_>,
     ) {
         let clock = self.clock(cx);
@@ -190,16 +196,21 @@ impl Session {
         self.hold = Hold::Answers;
         if borrowed.iter().any(|line| program::is_script(line)) {
             let number = self.wait(Answer::Waiting(cost));
-            let lines = script_command::Lines { lines, is_list: true, watched };
+            let lines = script_command::Lines { lines, is_list: true, watched, once };
             return self.run_lines(number, lines, cx);
         }
         match keys.first() {
             Some(first) if is_on_one_key => {
                 let key = positions.key(first);
                 let command = commands::lines_on_one_key(borrowed);
+                let command = match once {
+                    Some(once) => command.under(once),
+                    None => command,
+                };
                 let number = self.wait(Answer::Waiting(cost));
                 cx.run(token(number, 0), database, key, command);
             }
+            None if once.is_some() => self.say_error(cx, ONCE_WITHOUT_KEYS),
             None if watched.is_empty() => {
                 self.hold = Hold::No;
                 let replies = borrowed.iter().map(|line| match commands::plan(line, clock) {
@@ -215,7 +226,7 @@ impl Session {
                 let transaction =
                     program::of_lines(positions, database, lines, watched, clock, max, writes);
                 let number = self.wait(Answer::Waiting(cost));
-                cx.transact(token(number, 0), transaction);
+                cx.transact(token(number, 0), transaction.under(once));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A lock of another transaction that stands in the way.
 
 use base::Nanos;
-use types::{Change, Key, Lock, Settle, Txid};
+use types::{Key, Lock, Settle, Txid};
 
 use crate::mutation::{self, Mutation};
 use crate::record::Record;
@@ -78,14 +78,14 @@ impl Conflict {
                 self.is_aborted = *record == Record::Aborted;
                 let entry = record.entry(key);
                 // A lock of another version is a stray: it came after the transaction's end.
-                let (version, install) = match entry {
-                    Some(entry) if mutation::is(Mutation::SettleAnyVersion) => {
-                        (self.lock.version, entry.change.clone())
-                    }
-                    Some(entry) => (entry.version, entry.change.clone()),
-                    None => (self.lock.version, Change::None),
+                let mut settle = match entry {
+                    Some(entry) => entry.settle(txid),
+                    None => Settle::aborted(txid, self.lock.version),
                 };
-                Step::Settle(Settle { txid, version, install })
+                if mutation::is(Mutation::SettleAnyVersion) {
+                    settle.version = self.lock.version;
+                }
+                Step::Settle(settle)
             }
             None => {
                 let is_older = match mutation::is(Mutation::NoTieBreak) {

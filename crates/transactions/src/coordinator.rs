@@ -152,7 +152,9 @@ impl Coordinator {
 
     fn take(&self, key: &Key, settle: Option<Settle>, out: &mut Out) {
         let record = Bytes::copy_from_slice(self.record.bytes());
-        let take = Take { txid: self.txid, record, generation: 0 };
+        let remembering = self.transaction.remembering().filter(|(it, _)| *it == key);
+        let once = remembering.map(|(_, once)| Box::new(once.clone()));
+        let take = Take { txid: self.txid, record, generation: 0, once };
         let command = Command::holding(Access::Update, Then::Take(take));
         let command = match settle {
             Some(settle) => command.after(settle),
@@ -248,7 +250,7 @@ impl Coordinator {
             states.insert(key.clone(), found.clone());
         }
         if self.transaction.is_overtaken(&states) {
-            return self.abort(Outcome::Reply(Reply::NullArray), out);
+            return self.conclude(&states, Reply::NullArray, out);
         }
         self.runs += 1;
         if self.runs > RUNS_MAX {
@@ -291,7 +293,7 @@ impl Coordinator {
                 keys.dedup();
                 assert!(!keys.is_empty(), "the program has all states that it asked for");
                 if self.keys.len() + keys.len() > self.transaction.keys_max() {
-                    return self.abort(self.transaction.too_many_keys(), out);
+                    return self.conclude(&states, self.transaction.too_many_keys(), out);
                 }
                 for key in keys {
                     self.keys.insert(key.clone(), KeyStep::Taking(None));
@@ -299,6 +301,16 @@ impl Coordinator {
                 }
             }
             Ran::Done { changes, reply } => self.decide(&states, changes, reply, out),
+        }
+    }
+
+    /// Ends without a change. One that is safe to repeat commits this reply too. \[T6\]
+    fn conclude(&mut self, states: &States, reply: Reply, out: &mut Out) {
+        match self.transaction.once {
+            Some(_) if !mutation::is(Mutation::OnceWithoutChange) => {
+                self.decide(states, Vec::new(), reply, out);
+            }
+            _ => self.abort(Outcome::Reply(reply), out),
         }
     }
 
@@ -310,16 +322,23 @@ impl Coordinator {
         out: &mut Out,
     ) {
         let mut changes: BTreeMap<Key, Change> = changes.into_iter().collect();
+        let is_kept = !mutation::is(Mutation::OnceNotKept);
+        let remembering = self.transaction.remembering().filter(|_| is_kept);
+        let kept = |key: &Key| {
+            let (_, once) = remembering.filter(|(it, _)| *it == key)?;
+            Some(Box::new((once.clone(), reply.clone())))
+        };
         let entry = |(key, found): (&Key, &Found)| Entry {
             key: key.clone(),
             version: found.version,
             change: changes.remove(key).unwrap_or(Change::None),
+            once: kept(key),
         };
         let record = Record::Committed(states.iter().map(entry).collect());
         assert!(changes.is_empty(), "changes of keys that are not taken: {changes:?}");
         if record.to_bytes().len() > RECORD_LEN_MAX {
             let text = format!("ERR transaction too large (max {RECORD_LEN_MAX} bytes of changes)");
-            return self.abort(Outcome::Reply(Reply::error(text)), out);
+            return self.conclude(states, Reply::error(text), out);
         }
         out.run_hidden(Purpose::Decide, self.record.clone(), record::decide(&record));
         if mutation::is(Mutation::ReplyBeforeCommit) {
@@ -455,11 +474,10 @@ impl Coordinator {
 
     fn settle(&self, key: &Key, out: &mut Out) {
         let Phase::Settling(ending) = &self.phase else { return };
-        let (version, install) = match ending.record.entry(key) {
-            Some(entry) => (entry.version, entry.change.clone()),
-            None => (0, Change::None),
+        let settle = match ending.record.entry(key) {
+            Some(entry) => entry.settle(self.txid),
+            None => Settle::aborted(self.txid, 0),
         };
-        let settle = Settle { txid: self.txid, version, install };
         let command = Command::holding(Access::Update, Then::Run).after(settle);
         out.run(Purpose::Settle(key.clone()), key.clone(), command);
     }

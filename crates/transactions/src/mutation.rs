@@ -14,6 +14,10 @@ base::mutations! {
     UnknownIsAborted = "tx-unknown-is-aborted",
     /// T5. A lock of another version than the committed one is settled with the change.
     SettleAnyVersion = "tx-settle-any-version",
+    /// T6. No key remembers a transaction that is safe to repeat.
+    OnceNotKept = "tx-once-not-kept",
+    /// T6. One that ends without a change is not remembered.
+    OnceWithoutChange = "tx-once-without-change",
     /// T7. Watched keys may have changed.
     WatchIgnored = "tx-watch-ignored",
     /// T7. A watched key matches by the version that locks raise.

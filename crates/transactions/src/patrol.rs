@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use types::{Access, Command, Key, Outcome, Reader, Settle, Then, Txid, Wire};
+use types::{Access, Command, Key, Outcome, Reader, Then, Txid, Wire};
 
 use crate::mutation::{self, Mutation};
 use crate::record::{self, Entry, Record};
@@ -70,8 +70,8 @@ impl Patrol {
 
     fn settle(&mut self, entries: Vec<Entry>, out: &mut Out) {
         let txid = self.txid;
-        for Entry { key, version, change } in entries {
-            let settle = Settle { txid, version, install: change };
+        for entry in entries {
+            let (settle, key) = (entry.settle(txid), entry.key);
             let command = Command::holding(Access::Update, Then::Look { waits: false });
             out.run(Purpose::Settle(key.clone()), key.clone(), command.after(settle));
             self.left.insert(key);

@@ -8,7 +8,7 @@ use base::Nanos;
 
 use crate::mutation::{self, Mutation};
 use types::limits::{SNAPSHOT_KEYS_MAX, TRANSACTION_KEYS_MAX};
-use types::{Change, Clock, Database, Found, Key, Outcome, Reply};
+use types::{Change, Clock, Database, Found, Key, Once, Reply};
 
 /// The states of the keys that are taken.
 pub type States = BTreeMap<Key, Found>;
@@ -64,6 +64,8 @@ pub struct Transaction {
     pub program: Arc<dyn Program>,
     pub clock: Clock,
     pub mode: Mode,
+    /// Set where it is safe to repeat; it then locks its keys, and commits even an error.
+    pub once: Option<Once>,
 }
 
 /// How a transaction comes to the states of its keys.
@@ -78,6 +80,21 @@ pub enum Mode {
 }
 
 impl Transaction {
+    /// The same, safe to repeat.
+    #[must_use]
+    pub fn under(self, once: Option<Once>) -> Transaction {
+        let mode = if once.is_some() { Mode::Update } else { self.mode };
+        Transaction { once, mode, ..self }
+    }
+
+    /// The key that remembers it, if one does: the first in byte order of those that it names. A
+    /// key that is found later never replaces it. \[T6\]
+    #[must_use]
+    pub fn remembering(&self) -> Option<(&Key, &Once)> {
+        let first = self.keys.iter().min_by_key(|key| key.bytes());
+        first.zip(self.once.as_ref())
+    }
+
     /// Keys that it may touch.
     #[must_use]
     pub fn keys_max(&self) -> usize {
@@ -89,9 +106,9 @@ impl Transaction {
 
     /// The answer to one that touches more.
     #[must_use]
-    pub fn too_many_keys(&self) -> Outcome {
+    pub fn too_many_keys(&self) -> Reply {
         let max = self.keys_max();
-        Outcome::Reply(Reply::error(format!("ERR transaction touches too many keys (max {max})")))
+        Reply::error(format!("ERR transaction touches too many keys (max {max})"))
     }
 
     /// A watched key has changed. Absent matches absent; present matches by the version that

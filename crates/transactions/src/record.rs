@@ -3,11 +3,13 @@
 //! It is written once: absent, then committed or aborted, then forgotten. The first decision
 //! counts, be it of the coordinator or of another node.
 
+use base::Millis;
 use bytes::Bytes;
-use types::wire::put_varint;
+use types::limits::{ONCE_SESSION_LEN_MAX, RECORD_LEN_MAX};
+use types::wire::{put_blob, put_varint};
 use types::{
-    Access, Applied, Change, Clock, Command, ExpiryChange, Hold, Key, Malformed, Reader, Reply,
-    Shard, Then, TimeToLive, Txid, Update, View, Wire,
+    Access, Applied, Change, Clock, Command, ExpiryChange, Hold, Key, Malformed, Once, Reader,
+    Reply, Settle, Shard, Then, TimeToLive, Txid, Update, View, Wire,
 };
 
 use crate::mutation::{self, Mutation};
@@ -26,6 +28,16 @@ pub struct Entry {
     /// Version of the state that it locked.
     pub version: u64,
     pub change: Change,
+    /// The key remembers the transaction so.
+    pub once: Option<Box<(Once, Reply)>>,
+}
+
+impl Entry {
+    /// Ends the hold of the transaction with this id.
+    pub(crate) fn settle(&self, txid: Txid) -> Settle {
+        let (version, install, once) = (self.version, self.change.clone(), self.once.clone());
+        Settle { txid, version, install, once }
+    }
 }
 
 impl Record {
@@ -41,15 +53,31 @@ impl Record {
 
 const COMMITTED: u8 = 1;
 const ABORTED: u8 = 2;
+/// Committed, and a key remembers it.
+const REMEMBERED: u8 = 3;
 
-/// `kind u8 · (key, version, change)*`
+/// `kind u8 · [once] · (key, version, change)*`, where `once` is
+/// `place · session · seq · window · reply`, with the place of the remembering key.
 impl Wire for Record {
     fn encode(&self, out: &mut Vec<u8>) {
         let Record::Committed(entries) = self else {
             out.push(ABORTED);
             return;
         };
-        out.push(COMMITTED);
+        let kept = |entry: &Entry| entry.once.clone();
+        let place = entries.iter().position(|entry| entry.once.is_some());
+        match place.and_then(|place| Some((place, kept(&entries[place])?))) {
+            None => out.push(COMMITTED),
+            Some((place, kept)) => {
+                let (once, reply) = *kept;
+                out.push(REMEMBERED);
+                put_varint(out, place as u64);
+                put_blob(out, &once.session);
+                put_varint(out, once.seq);
+                put_varint(out, once.window.0);
+                put_blob(out, &reply.to_bytes());
+            }
+        }
         for entry in entries {
             entry.key.encode(out);
             put_varint(out, entry.version);
@@ -60,17 +88,29 @@ impl Wire for Record {
     fn decode(reader: &mut Reader<'_>) -> Result<Record, Malformed> {
         match reader.u8()? {
             ABORTED => Ok(Record::Aborted),
-            COMMITTED => {
-                let mut entries = Vec::new();
-                while !reader.is_empty() {
-                    let (key, version) = (Key::decode(reader)?, reader.varint()?);
-                    entries.push(Entry { key, version, change: Change::decode(reader)? });
-                }
+            COMMITTED => decode_entries(reader).map(Record::Committed),
+            REMEMBERED => {
+                let place = usize::try_from(reader.varint()?).map_err(|_| Malformed)?;
+                let session = Bytes::copy_from_slice(reader.blob(ONCE_SESSION_LEN_MAX)?);
+                let (seq, window) = (reader.varint()?, Millis(reader.varint()?));
+                let reply = Reply::from_bytes(reader.blob(RECORD_LEN_MAX)?)?;
+                let mut entries = decode_entries(reader)?;
+                let entry = entries.get_mut(place).ok_or(Malformed)?;
+                entry.once = Some(Box::new((Once { session, seq, window }, reply)));
                 Ok(Record::Committed(entries))
             }
             _ => Err(Malformed),
         }
     }
+}
+
+fn decode_entries(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Malformed> {
+    let mut entries = Vec::new();
+    while !reader.is_empty() {
+        let (key, version) = (Key::decode(reader)?, reader.varint()?);
+        entries.push(Entry { key, version, change: Change::decode(reader)?, once: None });
+    }
+    Ok(entries)
 }
 
 /// The key of a transaction's record, in the shard of its first key. Its position needs no secret:
@@ -135,7 +175,7 @@ impl Update for RecordUpdate {
                 let expiry = ExpiryChange::Set(TimeToLive::Never);
                 Applied { change: Change::Put { value, expiry }, reply }
             }
-            ([FORGET, kind], Some([held, ..])) if kind == held => {
+            ([FORGET, kind], Some([held, ..])) if (*kind == ABORTED) == (*held == ABORTED) => {
                 Applied { change: Change::Delete, reply: Reply::Null }
             }
             _ => Applied::unchanged(held()),

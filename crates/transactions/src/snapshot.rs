@@ -136,7 +136,7 @@ impl Snapshot {
                 retry.keys.extend(keys);
                 assert!(retry.keys.len() > known, "the program has all states that it asked for");
                 if retry.keys.len() > retry.transaction.keys_max() {
-                    let outcome = retry.transaction.too_many_keys();
+                    let outcome = Outcome::Reply(retry.transaction.too_many_keys());
                     return self.end(outcome, out);
                 }
                 self.collect(out);

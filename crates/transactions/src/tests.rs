@@ -6,6 +6,7 @@ mod world;
 use base::Nanos;
 use checker::serializable::{Promise, check};
 
+use crate::mutation::{self, Mutation};
 use world::{Faults, World};
 
 /// Random schedules of each kind.
@@ -108,4 +109,34 @@ fn reads_between_writes_are_repeated() {
     }
     assert_eq!(world.committed, 3);
     assert!(check(&world.history, Promise::Strict).holds());
+}
+
+/// T6: a repeat gets the first answer, even if that was nil.
+fn repeat_of_nil_is_nil() -> bool {
+    let mut world = World::new(1, Faults::NONE);
+    for version in [Some(9), None] {
+        world.begin_watched(0, 0, version);
+        for _ in 0..6 {
+            world.deliver_all();
+        }
+    }
+    assert!(world.is_quiet());
+    world.committed == 0
+}
+
+#[test]
+fn nil_is_remembered() {
+    assert!(repeat_of_nil_is_nil());
+    mutation::set(Some(Mutation::OnceWithoutChange));
+    let is_nil = repeat_of_nil_is_nil();
+    mutation::set(None);
+    assert!(!is_nil, "the mistake is noticed");
+}
+
+#[test]
+fn forgotten_repeats_are_noticed() {
+    mutation::set(Some(Mutation::OnceNotKept));
+    let found = std::panic::catch_unwind(|| explore(0..SEEDS, Faults::ALL));
+    mutation::set(None);
+    assert!(found.is_err());
 }

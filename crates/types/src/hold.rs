@@ -4,7 +4,7 @@ use base::Millis;
 use bytes::Bytes;
 
 use crate::wire::{Malformed, Reader, Wire, put_blob, put_varint};
-use crate::{Ballot, Change, ExpiryChange, NodeId, TimeToLive, Txid};
+use crate::{Ballot, Change, ExpiryChange, NodeId, Once, Reply, TimeToLive, Txid};
 
 /// Bytes of the key of a transaction's record, at most.
 pub const RECORD_KEY_LEN_MAX: usize = 64;
@@ -58,6 +58,9 @@ pub struct Take {
     pub txid: Txid,
     pub record: Bytes,
     pub generation: u64,
+    /// Set at the key that remembers the transaction. One that it remembers already is not taken:
+    /// the outcome is that of a command that ran before.
+    pub once: Option<Box<Once>>,
 }
 
 /// Ends the hold of a transaction. Without effect where another one holds the key, or none.
@@ -69,6 +72,16 @@ pub struct Settle {
     pub version: u64,
     /// The transaction's change of the value.
     pub install: Change,
+    /// The transaction that the key remembers from now on, and its reply.
+    pub once: Option<Box<(Once, Reply)>>,
+}
+
+impl Settle {
+    /// Ends the hold without a change.
+    #[must_use]
+    pub fn aborted(txid: Txid, version: u64) -> Settle {
+        Settle { txid, version, install: Change::None, once: None }
+    }
 }
 
 /// A key's state as a transaction finds it.

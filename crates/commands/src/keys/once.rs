@@ -1,73 +1,78 @@
-//! `ONCE session seq command …`: makes a command on one key safe to repeat.
+//! `ONCE session seq command …`: makes a command on keys, or `EXEC`, safe to repeat.
 //!
-//! The inner command's own row plans it. The register runs it at most once.
+//! The inner command's own row plans it. A register runs a command on its key at most once. A
+//! transaction is remembered by its first key in byte order.
 
 use base::decimal::parse_i64;
 use bytes::Bytes;
+use types::Once;
 use types::limits::{ONCE_SESSION_LEN_MAX, ONCE_WINDOW_DEFAULT};
-use types::{Command, Once};
 
 use crate::errors::{self, ErrorReply};
-use crate::plan::Plan;
+use crate::plan::{Execution, ONCE_ARGUMENTS, Plan};
 use crate::row::*;
+use crate::session_verb::SessionVerb;
 use crate::table;
 
 pub(super) const MODULE: Module = Module { rows: &[ROW], operations: &[] };
 
-/// Arguments before the inner command.
-const OWN_ARGUMENTS: usize = 3;
 /// The place of the inner command's key, which follows its name.
-const KEY: usize = OWN_ARGUMENTS + 1;
+const KEY: usize = ONCE_ARGUMENTS + 1;
 
 const ROW: CommandSpec = CommandSpec {
     name: "once",
-    arity: AtLeast(5),
+    arity: AtLeast(4),
     since: "7.4.0",
-    summary: "Runs a command on one key at most once, however often the line is sent (Palimpsest only).",
+    summary: "Runs a command on keys, or EXEC, at most once, however often the line is sent (Palimpsest only).",
     complexity: "Depends on the command.",
     arguments: &[
         Argument::string("session"),
         Argument::integer("seq"),
         Argument::string("command"),
-        Argument::key(),
+        Argument::key().optional(),
         Argument::string("argument").optional().multiple(),
     ],
-    flags: &[Write, DenyOom],
+    flags: &[Write, DenyOom, NoScript],
     keys: one_key_at(KEY, &["RW", "access", "update"]),
     access: Some(Access::Update),
-    execution: Key(plan),
+    execution: Around(plan),
     ..GENERIC
 };
 
 /// Sets the default window. A node with another configuration replaces it.
-fn plan(arguments: &Arguments<'_>) -> Result<Command, ErrorReply> {
+fn plan(arguments: &Arguments<'_>) -> Result<Plan, ErrorReply> {
     let session = arguments.all[1];
     if session.is_empty() || session.len() > ONCE_SESSION_LEN_MAX {
         return Err(errors::once_session(session.len()));
     }
     let seq = parse_i64(arguments.all[2]).and_then(|seq| u64::try_from(seq).ok());
     let seq = seq.ok_or(errors::NOT_AN_INTEGER)?;
-    let inner = &arguments.all[OWN_ARGUMENTS..];
+    let inner = &arguments.all[ONCE_ARGUMENTS..];
     let spec = table::resolve(inner)?;
     if std::ptr::eq(spec, arguments.spec) {
         return Err(errors::ONCE_NESTED);
     }
-    if spec.keys.is_none() {
-        return Err(errors::once_one_key(spec.name));
-    }
+    let session = Bytes::copy_from_slice(session);
+    let once = Once { session, seq, window: ONCE_WINDOW_DEFAULT };
     match spec.plan(inner, arguments.clock)? {
-        Plan::Key { command, key } if OWN_ARGUMENTS + key == KEY => {
-            let session = Bytes::copy_from_slice(session);
-            Ok(command.under(Once { session, seq, window: ONCE_WINDOW_DEFAULT }))
+        // Its register may hand a script on to a transaction.
+        Plan::Key { .. } if matches!(spec.execution, Execution::Script) => {
+            Ok(Plan::Once { once, inner: ONCE_ARGUMENTS })
         }
-        _ => Err(errors::once_one_key(spec.name)),
+        Plan::Key { command, key } => {
+            Ok(Plan::Key { command: command.under(once), key: ONCE_ARGUMENTS + key })
+        }
+        Plan::Keys { .. } | Plan::PerKey { .. } | Plan::Session(SessionVerb::Exec) => {
+            Ok(Plan::Once { once, inner: ONCE_ARGUMENTS })
+        }
+        _ => Err(errors::once_without_keys(spec.name)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use base::Millis;
-    use types::{Access, Clock};
+    use types::{Access, Clock, Command};
 
     use super::*;
 
@@ -88,7 +93,7 @@ mod tests {
         {
             let (bare, key) = planned(line).expect("a command on one key");
             let (command, once_key) = planned(&format!("ONCE s-1 7 {line}")).expect("the same");
-            assert_eq!((&command.body, once_key), (&bare.body, key + OWN_ARGUMENTS), "{line}");
+            assert_eq!((&command.body, once_key), (&bare.body, key + ONCE_ARGUMENTS), "{line}");
             assert_eq!(command.access, Access::Update, "{line}: it is remembered, so it writes");
             let once = command.once.expect("it is safe to repeat");
             assert_eq!((&once.session[..], once.seq), (b"s-1".as_slice(), 7), "{line}");
@@ -97,18 +102,28 @@ mod tests {
     }
 
     #[test]
+    fn several_keys_are_a_transaction() {
+        for line in ["mget a", "del a b", "mset a 1 b 2", "exec"] {
+            let line = format!("once s 7 {line}");
+            let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let Ok((_, Plan::Once { once, inner })) = crate::plan(&args, CLOCK) else {
+                panic!("{line}");
+            };
+            assert_eq!((once.seq, inner), (7, ONCE_ARGUMENTS), "{line}");
+        }
+    }
+
+    #[test]
     fn other_commands_are_refused() {
         let long = "s".repeat(ONCE_SESSION_LEN_MAX + 1);
         for (line, text) in [
-            ("once s 1 ping", "ERR wrong number of arguments for 'once' command"),
-            ("once s 1 ping x", "ERR ONCE runs commands on one key, 'ping' is none"),
-            ("once s 1 mget a", "ERR ONCE runs commands on one key, 'mget' is none"),
-            ("once s 1 del a b", "ERR ONCE runs commands on one key, 'del' is none"),
+            ("once s 1", "ERR wrong number of arguments for 'once' command"),
+            ("once s 1 ping x", "ERR ONCE runs commands on keys, and EXEC: 'ping' is neither"),
             (
                 "once s 1 client getname",
-                "ERR ONCE runs commands on one key, 'client|getname' is none",
+                "ERR ONCE runs commands on keys, and EXEC: 'client|getname' is neither",
             ),
-            ("once s 1 scan 0", "ERR ONCE runs commands on one key, 'scan' is none"),
+            ("once s 1 scan 0", "ERR ONCE runs commands on keys, and EXEC: 'scan' is neither"),
             ("once s 1 once s 1 get a", "ERR ONCE calls can not be nested"),
             ("once s x get a", "ERR value is not an integer or out of range"),
             ("once s -1 get a", "ERR value is not an integer or out of range"),

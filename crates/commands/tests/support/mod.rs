@@ -43,6 +43,7 @@ impl Store {
         let clock = Clock { unix: Millis(self.now), seed: 0 };
         match commands::plan(&args, clock) {
             Err(error) => error.into(),
+            Ok((_, Plan::Once { .. })) => panic!("scripts have no transaction under ONCE"),
             Ok((_, Plan::Session(verb))) => panic!("scripts have no {verb:?}"),
             Ok((_, Plan::Reply(reply))) => reply,
             Ok((_, Plan::Key { command, key })) => match self.run(&command, args[key]) {

@@ -43,7 +43,7 @@ fn run(data: &[u8]) {
         Ok((_, Plan::Key { command, .. } | Plan::PerKey { command, .. })) => {
             apply(view, &command.body, clock);
         }
-        Ok((_, Plan::Session(_) | Plan::Reply(_) | Plan::Keys { .. })) => {}
+        Ok((_, Plan::Session(_) | Plan::Reply(_) | Plan::Keys { .. } | Plan::Once { .. })) => {}
         Err(error) => assert!(!error.text().iter().any(|byte| matches!(byte, b'\r' | b'\n'))),
     }
 }

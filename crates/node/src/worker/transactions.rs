@@ -78,7 +78,7 @@ impl Worker {
         let watched = transaction.watched.iter().map(|(key, _)| key);
         let keys: BTreeSet<&Key> = transaction.keys.iter().chain(watched).collect();
         if keys.len() > transaction.keys_max() {
-            return self.shared.reply(tag, transaction.too_many_keys());
+            return self.shared.reply(tag, Outcome::Reply(transaction.too_many_keys()));
         }
         let is_of_users = database.is_of_users();
         let engine = self.engine_of(database).filter(|_| is_of_users);

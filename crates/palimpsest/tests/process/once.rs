@@ -106,3 +106,48 @@ fn a_key_that_remembers_enough_refuses_further_sessions() {
     assert_eq!(nodes.ask(2, "INCR counter"), Value::Integer(65), "other commands go on");
     assert_eq!(nodes.ask(1, "ONCE session-65 1 INCR other"), Value::Integer(1), "other keys too");
 }
+
+#[test]
+fn transaction_sent_to_every_node_while_nodes_are_killed_runs_once() {
+    let mut nodes = Nodes::start("disk");
+    let addresses: Vec<SocketAddr> = (0..nodes.len()).map(|it| nodes.address(it)).collect();
+    let script = "return{redis.call('INCR',KEYS[1]),redis.call('INCR',KEYS[2])}";
+    nodes.ask(0, "MSET a 0 b 0");
+    for number in 1..=30 {
+        let victim = number as usize / 10 % 3;
+        let line = match number % 2 {
+            0 => format!("ONCE counting {number} EVAL {script} 2 a b"),
+            _ => format!("ONCE counting {number} BITOP AND c{number} a b"),
+        };
+        let replies = at_all_nodes(&addresses, &line, || {
+            if number % 10 == 5 {
+                nodes.kill(victim);
+                nodes.restart(victim);
+            }
+        });
+        assert!(replies.iter().all(|reply| *reply == replies[0]), "{line}: {replies:?}");
+        assert!(!replies[0].is_error("ERR"), "{line}: {replies:?}");
+    }
+    let both = Value::List(vec![Value::text("15"), Value::text("15")]);
+    assert_eq!(nodes.ask(1, "MGET a b"), both);
+}
+
+#[test]
+fn exec_is_repeated_without_effect() {
+    let nodes = Nodes::start("volatile");
+    let mut client = Client::connect(nodes.address(0), LIMIT).expect("a node");
+    let mut exec = |number: u64| {
+        for line in ["MULTI", "INCR a", "INCR b"] {
+            client.command(line).expect("a reply");
+        }
+        client.command(&format!("ONCE s {number} EXEC")).expect("a reply")
+    };
+    let reply = |count: i64| Value::List(vec![Value::Integer(count), Value::Integer(count)]);
+    assert_eq!([exec(1), exec(1), exec(2)], [reply(1), reply(1), reply(2)]);
+    for (line, text) in [
+        ("ONCE s 3 EXEC", "ERR EXEC without MULTI"),
+        ("ONCE s 3 EVAL return(1) 0", "ERR ONCE needs a key to remember the transaction by"),
+    ] {
+        assert_eq!(client.command(line).expect("a reply"), Value::Error(text.into()));
+    }
+}

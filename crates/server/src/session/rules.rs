@@ -1,7 +1,7 @@
 //! Rules that decide when a request may begin, and how large it may be.
 
 use commands::spec::Flag;
-use commands::{Combine, CommandSpec, Execution, SessionVerb};
+use commands::{Combine, CommandSpec, Execution, ONCE_ARGUMENTS, SessionVerb};
 use node::session::{self, Shortage};
 use resp::Limits;
 use types::{Access, Command};
@@ -38,8 +38,16 @@ pub(super) fn limits(shared: &Shared) -> Limits {
 /// True for commands that read statistics, and for commands on more keys than are under way at a
 /// time. Earlier requests of the connection end before the first key, later ones begin after the
 /// last key.
-pub(super) fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
+pub(super) fn takes_turns(spec: &CommandSpec, args: &[&[u8]]) -> bool {
+    let argc = args.len();
     match spec.execution {
+        Execution::Around(_) => {
+            let inner = args.get(ONCE_ARGUMENTS..).unwrap_or_default();
+            commands::find(inner).is_ok_and(|spec| match spec.execution {
+                Execution::PerKey(..) => true,
+                _ => takes_turns(spec, inner),
+            })
+        }
         Execution::PerKey(_, Combine::Sum) => argc > PARTS_AT_ONCE,
         Execution::PerKey(_, Combine::Array) => argc > 2,
         Execution::Keys(_) | Execution::Script => true,

@@ -93,11 +93,16 @@ impl Planter {
             "take" => {
                 let (txid, place) = (dead(number(2)), record::key(key.shard(), dead(number(2))));
                 let record = Bytes::copy_from_slice(place.bytes());
-                self.run(&key, Then::Take(Take { txid, record, generation: 0 }), cx);
+                self.run(&key, Then::Take(Take { txid, record, generation: 0, once: None }), cx);
             }
             "abort" => self.decide(&key, number(2), &Record::Aborted, cx),
             "delete" => {
-                let entry = Entry { key: key.clone(), version: number(3), change: Change::Delete };
+                let entry = Entry {
+                    key: key.clone(),
+                    version: number(3),
+                    change: Change::Delete,
+                    once: None,
+                };
                 self.decide(&key, number(2), &Record::Committed(vec![entry]), cx);
             }
             "copy" => {
@@ -122,7 +127,12 @@ impl Session for Planter {
             let Outcome::Held(found) = outcome else { panic!("no value: {outcome:?}") };
             let value = found.value.expect("a value to copy");
             let expiry = ExpiryChange::Set(TimeToLive::Never);
-            let entry = Entry { key: key.clone(), version, change: Change::Put { value, expiry } };
+            let entry = Entry {
+                key: key.clone(),
+                version,
+                change: Change::Put { value, expiry },
+                once: None,
+            };
             return self.decide(&key, counter, &Record::Committed(vec![entry]), cx);
         }
         if let Outcome::Listed { keys, undecided, .. } = &outcome {

@@ -66,7 +66,7 @@ pub fn command(words: &[Vec<u8>]) -> Option<Command> {
     let (_, plan) = commands::plan(&args, Clock { unix: Millis(0), seed: 0 }).ok()?;
     match plan {
         Plan::Key { command, .. } | Plan::PerKey { command, .. } => Some(command),
-        Plan::Session(_) | Plan::Reply(_) | Plan::Keys { .. } => None,
+        Plan::Session(_) | Plan::Reply(_) | Plan::Keys { .. } | Plan::Once { .. } => None,
     }
 }
 

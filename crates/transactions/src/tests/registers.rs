@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use base::Millis;
 use types::{
-    Change, Clock, Command, Database, ExpiryChange, Found, Key, Lock, Locked, Outcome, Reply, Then,
-    TimeToLive, Update, View,
+    Change, Clock, Command, Database, ExpiryChange, Found, Key, Lock, Locked, Once, Outcome, Reply,
+    Then, TimeToLive, Update, View,
 };
 
 use crate::record::RecordUpdate;
@@ -27,6 +27,8 @@ pub(super) struct Register {
     pub(super) version: u64,
     mod_version: u64,
     pub(super) lock: Option<Lock>,
+    /// By session.
+    remembered: BTreeMap<bytes::Bytes, (u64, Reply)>,
 }
 
 #[derive(Default, Debug)]
@@ -72,6 +74,9 @@ impl Register {
             self.version += 1;
             if lock.version == settle.version {
                 self.change(settle.install);
+                if let Some((once, reply)) = settle.once.map(|it| *it) {
+                    self.remembered.insert(once.session, (once.seq, reply));
+                }
             }
         }
         match (hold.then, self.lock.clone()) {
@@ -92,6 +97,9 @@ impl Register {
             (Then::Take(take), Some(lock)) if lock.txid == take.txid => {
                 Outcome::Held(Box::new(Found { version: lock.version, ..self.found() }))
             }
+            (Then::Take(take), None) if self.seen(take.once.as_deref()).is_some() => {
+                Outcome::Reply(self.seen(take.once.as_deref()).expect("it ran before"))
+            }
             (Then::Take(take), None) => {
                 self.version += 1;
                 self.lock = Some(Lock {
@@ -104,6 +112,12 @@ impl Register {
             }
             (_, Some(lock)) => Outcome::Locked(Box::new(Locked { lock, found: self.found() })),
         }
+    }
+
+    fn seen(&self, once: Option<&Once>) -> Option<Reply> {
+        let once = once?;
+        let (seq, reply) = self.remembered.get(&once.session)?;
+        (*seq == once.seq).then(|| reply.clone())
     }
 
     fn change(&mut self, change: Change) {

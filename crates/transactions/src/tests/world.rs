@@ -9,8 +9,8 @@ use bytes::Bytes;
 use checker::history::{ClientId, History, OpId};
 use checker::model::lists::{ListStep, Seen, Transaction as Steps};
 use types::{
-    Access, Change, Clock, Command, Database, ExpiryChange, Incarnation, Key, NodeId, Outcome,
-    Reply, Tag, Txid,
+    Access, Change, Clock, Command, Database, ExpiryChange, Incarnation, Key, NodeId, Once,
+    Outcome, Reply, Tag, Txid,
 };
 
 use super::registers::Registers;
@@ -19,6 +19,8 @@ use crate::{Cx, Effect, Holder, Mode, Program, Ran, Service, States, Status, Tra
 const NODES: usize = 3;
 pub(super) const KEYS: u64 = 4;
 const DATABASE: Database = Database(0);
+/// Times that a client sends a transaction again.
+const RETRIES: u32 = 5;
 const TIMEOUT: Nanos = Nanos::from_millis(400);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +69,16 @@ struct Plain {
     waits: bool,
 }
 
+/// A transaction whose client waits.
+#[derive(Clone, Debug)]
+struct Open {
+    node: usize,
+    op: OpId,
+    transaction: Transaction,
+    /// Times that its client sends it again, under `ONCE`.
+    retries: u32,
+}
+
 pub(super) struct World {
     rng: Prng,
     faults: Faults,
@@ -78,7 +90,7 @@ pub(super) struct World {
     requests: Vec<Request>,
     questions: Vec<Question>,
     plain: Vec<Plain>,
-    open: BTreeMap<Tag, (OpId, Steps)>,
+    open: BTreeMap<Tag, Open>,
     pub(super) history: History<Steps, Seen>,
     clock: u64,
     next: u64,
@@ -219,7 +231,6 @@ impl World {
         let op = self.invoke(&steps);
         let tag = Tag(self.next());
         self.note(format!("node {node} begins {tag:?} {steps:?}"));
-        self.open.insert(tag, (op, steps.clone()));
         let numbers = steps.iter().map(|step| match *step {
             ListStep::Append { key, .. } | ListStep::Read { key } => key,
         });
@@ -233,9 +244,53 @@ impl World {
             program: Arc::new(Lists { steps }),
             clock: Clock { unix: Millis(0), seed: 0 },
             mode,
+            once: None,
         };
+        let is_repeated = self.rng.chance(0.4);
+        let session = Bytes::copy_from_slice(&tag.0.to_le_bytes());
+        let once = Once { session, seq: 1, window: Millis(1 << 40) };
+        let transaction = transaction.under(is_repeated.then_some(once));
+        let retries = if is_repeated { RETRIES } else { 0 };
+        self.send(tag, Open { node, op, transaction, retries });
+    }
+
+    /// A client appends to a list under `ONCE`, if its version is this. All lines are the same one.
+    pub(super) fn begin_watched(&mut self, node: usize, list: u64, version: Option<u64>) {
+        let element = self.next();
+        let steps = vec![ListStep::Append { key: list, element }];
+        let op = self.invoke(&steps);
+        let once = Once { session: Bytes::from_static(b"s"), seq: 1, window: Millis(1 << 40) };
+        let transaction = Transaction {
+            database: DATABASE,
+            keys: vec![key(list)],
+            watched: vec![(key(list), version)],
+            program: Arc::new(Lists { steps }),
+            clock: Clock { unix: Millis(0), seed: 0 },
+            mode: Mode::Update,
+            once: Some(once),
+        };
+        let tag = Tag(self.next());
+        self.send(tag, Open { node, op, transaction, retries: 0 });
+    }
+
+    fn send(&mut self, tag: Tag, open: Open) {
         let deadline = self.now + TIMEOUT;
+        let (node, transaction) = (open.node, open.transaction.clone());
+        self.open.insert(tag, open);
         self.with(node, |service, cx| service.start(cx, tag, transaction, deadline));
+    }
+
+    /// A client without an answer sends its transaction to another node. True if it does.
+    fn retry(&mut self, open: &Open) -> bool {
+        if open.retries == 0 {
+            return false;
+        }
+        let tag = Tag(self.next());
+        let node = self.rng.below(NODES as u64) as usize;
+        let (retries, open) = (open.retries - 1, open.clone());
+        self.note(format!("it is sent again to node {node} as {tag:?}"));
+        self.send(tag, Open { node, retries, ..open });
+        true
     }
 
     /// A client appends to a list without a transaction.
@@ -296,7 +351,8 @@ impl World {
 
     fn reply(&mut self, tag: Tag, outcome: Outcome) {
         self.note(format!("{tag:?} ends: {outcome:?}"));
-        let Some((op, _)) = self.open.remove(&tag) else { panic!("{tag:?} ends twice") };
+        let Some(open) = self.open.remove(&tag) else { panic!("{tag:?} ends twice") };
+        let op = open.op;
         let ended = match outcome {
             Outcome::Reply(Reply::Array(seen)) => {
                 let list = |reply: &Reply| match reply {
@@ -305,8 +361,19 @@ impl World {
                 };
                 checker::Outcome::Returned(seen.iter().map(list).collect())
             }
+            // A watched key has changed.
+            Outcome::Reply(Reply::NullArray) => checker::Outcome::Failed,
+            Outcome::Unknown if self.retry(&open) => return,
             Outcome::Unknown => checker::Outcome::Unknown,
-            Outcome::NoQuorum | Outcome::Refused(_) => checker::Outcome::Failed,
+            Outcome::NoQuorum | Outcome::Refused(_) if open.retries == RETRIES => {
+                checker::Outcome::Failed
+            }
+            Outcome::NoQuorum | Outcome::Refused(_) if open.transaction.once.is_none() => {
+                checker::Outcome::Failed
+            }
+            // An earlier attempt may have run.
+            Outcome::NoQuorum | Outcome::Refused(_) if self.retry(&open) => return,
+            Outcome::NoQuorum | Outcome::Refused(_) => checker::Outcome::Unknown,
             other => panic!("{other:?}"),
         };
         self.complete(op, ended);
@@ -485,6 +552,13 @@ impl World {
             let place = (request.database, request.key.clone());
             request.is_orphan = true;
             request.base.get_or_insert_with(|| self.registers.version(&place));
+        }
+        let gone: Vec<Tag> =
+            self.open.iter().filter(|(_, open)| open.node == node).map(|(tag, _)| *tag).collect();
+        for tag in gone {
+            if let Some(open) = self.open.remove(&tag) {
+                self.retry(&open);
+            }
         }
     }
 

@@ -117,7 +117,7 @@ fn wants_vote(cx: &Cx<'_>, active: &Active, two: &PhaseTwo) -> bool {
     let Some(tip) = two.tip.state.as_ref().filter(|tip| tip.has_once()) else { return false };
     let Some(table) = tip.once() else { return false };
     let lacks_room = |operation: &Operation| {
-        operation.once().is_some_and(|once| table::is_full_for(table, &once.session))
+        operation.remembered_by().is_some_and(|once| table::is_full_for(table, &once.session))
     };
     let waits = |operation: &Operation| match operation.source {
         Source::Forget => true,

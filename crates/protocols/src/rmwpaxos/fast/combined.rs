@@ -286,7 +286,7 @@ fn may_combine(core: &Core, cx: &Cx<'_>, active: &Active) -> bool {
     // A full table may have room once a majority was asked.
     let table = own.and_then(|register| register.state.as_ref()?.once());
     let lacks_room = |operation: &Operation| {
-        let once = operation.once();
+        let once = operation.remembered_by();
         table.zip(once).is_some_and(|(table, once)| table::is_full_for(table, &once.session))
     };
     cx.replicas.set.me().is_some()

@@ -2,7 +2,9 @@
 
 use base::Nanos;
 use bytes::Bytes;
-use types::{Access, Command, Incarnation, NodeId, Once, Outcome, Round, SessionId, Shard, Tag};
+use types::{
+    Access, Command, Hold, Incarnation, NodeId, Once, Outcome, Round, SessionId, Shard, Tag, Then,
+};
 
 use crate::rmwpaxos::record::state::ExpiryId;
 
@@ -142,6 +144,16 @@ impl Operation {
     #[must_use]
     pub fn once(&self) -> Option<&Once> {
         self.command.once.as_deref()
+    }
+
+    /// The session that needs room in the table of the state.
+    #[must_use]
+    pub fn remembered_by(&self) -> Option<&Once> {
+        let taken = match self.command.hold.as_deref() {
+            Some(Hold { then: Then::Take(take), .. }) => take.once.as_deref(),
+            _ => None,
+        };
+        self.once().or(taken)
     }
 
     /// True if the table of a state decides the fate of its attempts where the ring cannot.

@@ -202,6 +202,10 @@ impl<'a> StateBuilder<'a> {
         self.lock = BuiltLock::Cleared;
         if lock.version == settle.version {
             self.change(settle.install.clone(), clock);
+            if let Some((once, reply)) = settle.once.as_deref() {
+                self.table().remember(once, reply);
+                self.table_changed = true;
+            }
         }
         true
     }
@@ -211,6 +215,11 @@ impl<'a> StateBuilder<'a> {
             Some(lock) if lock.txid == take.txid => (lock.version, false),
             Some(lock) => return (self.locked(lock), false),
             None => {
+                match take.once.as_deref().map(|once| self.table().look(once)) {
+                    Some(Seen::Before(outcome)) => return (outcome, false),
+                    Some(Seen::Refused(refusal)) => return (Outcome::Refused(refusal), false),
+                    Some(Seen::New) | None => {}
+                }
                 self.lock = BuiltLock::Taken(take.clone());
                 (self.base_version + 1, true)
             }

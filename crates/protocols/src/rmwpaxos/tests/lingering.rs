@@ -2,7 +2,7 @@
 
 use base::Nanos;
 use bytes::Bytes;
-use types::{Access, Change, Command, Incarnation, NodeId, Outcome, Settle, Take, Then, Txid};
+use types::{Access, Command, Incarnation, NodeId, Outcome, Settle, Take, Then, Txid};
 
 use super::steps::claim;
 use super::strings::Ask;
@@ -15,7 +15,8 @@ fn taken() -> Result<(World, u64), String> {
     let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
     let mut world = World::with(3, true, 1, ways);
     world.write(0, Ask::Append("v"));
-    let take = Take { txid: TXID, record: Bytes::from_static(b"record"), generation: 0 };
+    let take =
+        Take { txid: TXID, record: Bytes::from_static(b"record"), generation: 0, once: None };
     let tag = world.start_hold(0, Command::holding(Access::Update, Then::Take(take)));
     world.flow(|_| true);
     world.calm();
@@ -50,7 +51,7 @@ fn one_replica_tells_of_a_lock() -> Result<(), String> {
     pass(&mut world, 5);
     claim(told(&mut world) == first, "the same again, as long as the lock stays")?;
     let nothing = Command::new(Access::Update, Bytes::new());
-    let settle = Settle { txid: TXID, version, install: Change::None };
+    let settle = Settle::aborted(TXID, version);
     world.start_hold(0, nothing.after(settle));
     world.flow(|_| true);
     pass(&mut world, 20);

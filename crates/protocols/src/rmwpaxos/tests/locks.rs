@@ -22,7 +22,7 @@ fn txid(counter: u64) -> Txid {
 
 fn take(counter: u64) -> Command {
     let record = Bytes::from_static(b"record");
-    let take = Take { txid: txid(counter), record, generation: 0 };
+    let take = Take { txid: txid(counter), record, generation: 0, once: None };
     Command::holding(Access::Update, Then::Take(take))
 }
 
@@ -32,7 +32,7 @@ fn look() -> Command {
 
 fn settle(counter: u64, version: u64, install: Change) -> Command {
     let nothing = Command::new(Access::Update, Bytes::new());
-    nothing.after(Settle { txid: txid(counter), version, install })
+    nothing.after(Settle { txid: txid(counter), version, install, once: None })
 }
 
 fn put(text: &'static str) -> Change {
@@ -147,6 +147,7 @@ fn second_transaction_meets_the_first() -> Result<(), String> {
         txid: txid(1),
         version: first.version,
         install: put("first"),
+        once: None,
     });
     let tag = world.start_hold(1, next);
     world.flow(|_| true);

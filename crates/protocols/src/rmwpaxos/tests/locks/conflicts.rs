@@ -18,7 +18,7 @@ const SEEDS: u64 = 150;
 
 /// Takes the key for one transaction in the transition that ends another.
 fn take_after(counter: u64, former: u64, version: u64, install: Change) -> Command {
-    take(counter).after(Settle { txid: txid(former), version, install })
+    take(counter).after(Settle { txid: txid(former), version, install, once: None })
 }
 
 fn version_of(world: &World, tag: Tag) -> Result<u64, String> {
