@@ -54,6 +54,9 @@ fn main() {
         config.media_faults = count.parse().expect("a number");
     }
     validate(&config).expect("a configuration that exists");
+    if std::env::var("DRAWN").is_ok() {
+        println!("{:?}", sim::run::drawn(&config));
+    }
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));
     let failures_max = std::env::var("FAILURES").map_or(1, |text| text.parse().expect("a number"));
     let plan = Campaign { config: config.clone(), seeds: number(1, 100), threads, failures_max };

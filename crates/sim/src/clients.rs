@@ -1,7 +1,9 @@
 //! Clients: sessions that send requests, wait, and move to another node when theirs dies.
 
+use std::collections::BTreeMap;
+
 use base::Prng;
-use types::{Key, Outcome, SessionId, Tag};
+use types::{Key, Outcome, Reply, SessionId, Tag};
 
 use crate::invariants::session_order;
 use crate::resp_connections::{self, RespConnections};
@@ -9,7 +11,7 @@ use crate::workload::mix::Mix;
 use crate::workload::operation::{Input, Output};
 use crate::workload::retries::{self, Retries};
 use crate::workload::script::{ScriptStep, Scripts, Verb};
-use crate::workload::{redis, update};
+use crate::workload::{redis, transactions, update};
 use crate::world::{ClientReply, World};
 
 /// How an operation ended.
@@ -69,6 +71,8 @@ pub struct Clients {
     scripts: Scripts,
     /// Connections that speak RESP, if clients use them.
     lines: Option<RespConnections>,
+    /// Replies so far to operations of several commands.
+    heard: BTreeMap<usize, Vec<Reply>>,
     rng: Prng,
 }
 
@@ -105,6 +109,7 @@ impl Clients {
             outstanding: 0,
             scripts: Scripts::default(),
             lines: None,
+            heard: BTreeMap::new(),
             rng,
         }
     }
@@ -128,6 +133,11 @@ impl Clients {
             return self.send_line(world, client, index, line);
         }
         let id = self.ops.len() as u64;
+        let mix = self.keys[index].mix;
+        if mix.is_of_several_keys() {
+            let input = transactions::draw(&mut self.rng, mix, &self.keys, id, self.ttl_max);
+            return self.ask(world, client, (index, Verb::Plain, input.into()), None);
+        }
         let step = self.scripts.next(&mut self.rng, (client, index), &self.keys, id);
         let drawn = || (index, Verb::Plain, self.keys[index].mix.draw(&mut self.rng, id));
         let step = step.unwrap_or_else(drawn);
@@ -223,6 +233,10 @@ impl Clients {
                 }
                 world.request(node, tag, SessionId(session), of, command)
             }
+            Some(lines) if let Input::Transaction(input) = &input => {
+                lines.say(world, (node, session), self.ops.len(), &input.lines(&self.keys));
+                true
+            }
             Some(lines) => {
                 let mut words = redis::step_words(verb, &input, of, ttl_millis);
                 if let Some(line) = sent {
@@ -234,7 +248,7 @@ impl Clients {
                         world.request(node, tag, SessionId(session), of, command)
                     }),
                     _ => {
-                        lines.say(world, (node, session), self.ops.len(), &words);
+                        lines.say(world, (node, session), self.ops.len(), &[words]);
                         true
                     }
                 }
@@ -354,9 +368,21 @@ impl Clients {
                 trace.answered(now, of, (session, op.node), format!("#{id} {reply:?}"));
             }
             let shown = format!("{reply:?}");
-            let ended = redis::heard(reply)
-                .and_then(|reply| redis::ended(&op.input, &reply))
-                .ok_or_else(|| format!("#{id} {:?} was answered {shown}", op.input))?;
+            let wrong = || format!("#{id} {:?} was answered {shown}", op.input);
+            let reply = redis::heard(reply).ok_or_else(wrong)?;
+            let ended = match &op.input {
+                Input::Transaction(input) => {
+                    let heard = self.heard.entry(id).or_default();
+                    heard.push(reply);
+                    if heard.len() < input.replies() {
+                        continue;
+                    }
+                    let heard = self.heard.remove(&id).unwrap_or_default();
+                    let wrong = || format!("#{id} {input:?} was answered {heard:?}");
+                    input.ended(&heard).ok_or_else(wrong)?
+                }
+                input => redis::ended(input, &reply).ok_or_else(wrong)?,
+            };
             freed.extend(self.end(id, now, ended));
         }
         Ok(freed)

@@ -48,7 +48,8 @@ impl Cuts {
         for fault in self.without.iter() {
             leave_out(fault, profile);
         }
-        if let Some(mix) = self.key.and_then(|key| profile.keys.get(key)).copied() {
+        let one = self.key.and_then(|key| profile.keys.get(key)).copied();
+        if let Some(mix) = one.filter(|mix| !mix.is_of_several_keys()) {
             profile.keys = vec![mix];
         }
         if let Some(clients) = self.clients {

@@ -1,5 +1,7 @@
 //! The verdict over the clients' results: whether the protocol's promise holds.
 
+pub mod transactions;
+
 use checker::history::{ClientId, History, OpId, Outcome};
 use checker::model::collection::{Collection, CollectionInput, CollectionOutput};
 use checker::model::keyed::Keyed;
@@ -43,17 +45,18 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
             Input::Collection(input) => {
                 let id = call.record(&mut collections[op.key], input, |output| match output {
                     Output::Collection(output) => Some(output.clone()),
-                    Output::Text(_) => None,
+                    _ => None,
                 });
                 numbers.push((op.key, id, number));
                 continue;
             }
+            Input::Transaction(_) => continue,
             Input::Text(input) => input,
         };
         let history = &mut texts[op.key];
         let id = call.record(history, input, |output| match output {
             Output::Text(output) => Some(output.clone()),
-            Output::Collection(_) => None,
+            _ => None,
         });
         numbers.push((op.key, id, number));
         if let KvInput::SetExpiring(_, ExpiryTag(tag)) = *input
@@ -67,6 +70,7 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
         }
     }
     let mut undecided = 0;
+    transactions::check(clients)?;
     script::check(&clients.ops, &clients.keys, majority_rate_ppm)
         .map_err(|(key, reason)| Wrong::of_key(key, reason))?;
     for (key, history) in texts.iter().enumerate() {
@@ -171,7 +175,7 @@ pub fn sequential(clients: &Clients) -> Result<u64, Wrong> {
         let call = Call { client: op.session, invoked: op.invoked, ended: op.ended.as_ref() };
         call.record(&mut history, &(op.key, input.clone()), |output| match output {
             Output::Text(output) => Some(output.clone()),
-            Output::Collection(_) => None,
+            _ => None,
         });
     }
     let limit = Limit { explored_max: EXPLORED_MAX };

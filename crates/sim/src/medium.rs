@@ -124,20 +124,21 @@ pub enum Medium {
 }
 
 impl Medium {
+    /// `databases`: those that nodes keep; a wiped medium has forgotten their shards.
     #[must_use]
-    pub fn new(config: &MediumConfig, database: Database, rng: Prng) -> Medium {
+    pub fn new(config: &MediumConfig, databases: &'static [Database], rng: Prng) -> Medium {
         let MediumConfig { durability, slow_read_ppm, shape, rest_after, power_fails, .. } = config;
         match config.kind {
             MediumKind::Model if *durability == Durability::Volatile => {
-                Medium::Volatile(VolatileMedium::new(database))
+                Medium::Volatile(VolatileMedium::new(databases))
             }
             MediumKind::Model => {
-                Medium::Model(store::ModelMedium::new(*durability, database, *slow_read_ppm, rng))
+                Medium::Model(store::ModelMedium::new(*durability, databases, *slow_read_ppm, rng))
             }
             MediumKind::Disk => {
-                Medium::Disk(DiskMedium::new(*shape, database, *rest_after, *power_fails, rng))
+                Medium::Disk(DiskMedium::new(*shape, databases, *rest_after, *power_fails, rng))
             }
-            MediumKind::Pmem => Medium::Pmem(PmemMedium::new(database, *power_fails, rng)),
+            MediumKind::Pmem => Medium::Pmem(PmemMedium::new(databases, *power_fails, rng)),
         }
     }
 

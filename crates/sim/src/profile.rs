@@ -14,6 +14,7 @@ use crate::network::Links;
 use crate::store::Durability;
 use crate::workload::mix::Mix;
 use crate::workload::retries::Habits;
+use crate::workload::transactions::ACCOUNTS;
 
 const MILLI: u64 = 1_000_000;
 /// Share of runs whose theme is media.
@@ -266,6 +267,7 @@ impl Profile {
             fault_len_max,
         };
         profile.draw_repeats(apart, given, length);
+        profile.draw_transactions(rng, given);
         profile.scrub = draw_scrub(apart);
         profile
     }
@@ -294,6 +296,34 @@ impl Profile {
 }
 
 impl Profile {
+    /// Clients run transactions on several keys.
+    #[must_use]
+    pub fn has_transactions(&self) -> bool {
+        self.keys.iter().any(|mix| mix.is_of_several_keys())
+    }
+
+    /// Some runs have transactions, through sessions. Drawn apart.
+    fn draw_transactions(&mut self, rng: &Prng, given: &Given) {
+        let apart = &mut Prng::new(rng.clone().next_u64() ^ TRANSACTIONS_SALT);
+        let may = given.tells_changes && given.mix.is_none() && given.speech.is_none();
+        let drawn = match apart.chance(TRANSACTIONS_CHANCE) {
+            true if may => {
+                Some(*apart.pick(&[Mix::Transactions, Mix::Transactions, Mix::Transfers]))
+            }
+            _ => None,
+        };
+        match given.mix.filter(|mix| mix.is_of_several_keys()) {
+            Some(_) => self.keys.clear(),
+            None if drawn.is_none() => return,
+            None => {}
+        }
+        self.speech = Speech::Resp;
+        match given.mix.or(drawn) {
+            Some(Mix::Transfers) => self.keys.extend([Mix::Transfers; ACCOUNTS]),
+            _ => self.keys.extend((0..apart.between(2, 5)).map(|_| Mix::Transactions)),
+        }
+    }
+
     /// Media are the theme: nodes verify everything every minute. Comparisons are rare enough for
     /// nodes to rest between two shards.
     pub fn scrub_soon(&mut self) {
@@ -319,6 +349,9 @@ const SPREAD_SALT: u64 = 57;
 /// Share of runs with collections.
 const COLLECTIONS_CHANCE: f64 = 0.2;
 const COLLECTIONS_SALT: u64 = 58;
+/// Share of runs with transactions.
+const TRANSACTIONS_CHANCE: f64 = 0.08;
+const TRANSACTIONS_SALT: u64 = 59;
 /// Clients rest for longer than lines are remembered only if that is short.
 const REST_WINDOW_MAX: Millis = Millis(3_000);
 

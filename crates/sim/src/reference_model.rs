@@ -111,9 +111,10 @@ impl ExpectedState {
         }
     }
 
-    fn histories(&mut self) -> impl Iterator<Item = (Shard, &mut PlaceHistory)> {
-        let cells = self.cells.iter_mut().map(|((_, key), history)| (key.shard(), history));
-        cells.chain(self.metas.iter_mut().map(|((_, shard), history)| (*shard, history)))
+    fn histories(&mut self) -> impl Iterator<Item = ((Database, Shard), &mut PlaceHistory)> {
+        let cells = self.cells.iter_mut();
+        let cells = cells.map(|((database, key), history)| ((*database, key.shard()), history));
+        cells.chain(self.metas.iter_mut().map(|(place, history)| (*place, history)))
     }
 
     fn complain(&mut self, reason: String) {
@@ -124,7 +125,7 @@ impl ExpectedState {
 
     fn hear_forgotten(&mut self, database: Database, shard: Shard) {
         self.awaiting_amnesia.insert((database, shard));
-        for (_, history) in self.histories().filter(|(of, _)| *of == shard) {
+        for (_, history) in self.histories().filter(|(of, _)| *of == (database, shard)) {
             history.forget();
         }
     }
@@ -214,13 +215,15 @@ impl CheckedStore {
         store: Box<dyn Store>,
         medium: Medium,
         model: ReferenceModel,
-        database: Database,
+        databases: &[Database],
         (worker, workers): (usize, usize),
     ) -> CheckedStore {
-        for shard in (worker..types::key::SHARDS).step_by(workers) {
-            let shard = Shard(shard as u8);
-            if store.is_forgotten(database, shard) {
-                model.lock().hear_forgotten(database, shard);
+        for &database in databases {
+            for shard in (worker..types::key::SHARDS).step_by(workers) {
+                let shard = Shard(shard as u8);
+                if store.is_forgotten(database, shard) {
+                    model.lock().hear_forgotten(database, shard);
+                }
             }
         }
         CheckedStore { store, medium, model, changed: Vec::new() }
@@ -365,10 +368,10 @@ mod tests {
     }
 
     fn checked_store() -> (CheckedStore, ReferenceModel) {
-        let medium = Medium::new(&MediumConfig::model(Durability::Pmem), DATABASE, Prng::new(1));
+        let medium = Medium::new(&MediumConfig::model(Durability::Pmem), &[DATABASE], Prng::new(1));
         let store = medium.open(1).expect("a model opens").pop().expect("one store was asked for");
         let model = ReferenceModel::default();
-        (CheckedStore::new(store, medium, model.clone(), DATABASE, (0, 1)), model)
+        (CheckedStore::new(store, medium, model.clone(), &[DATABASE], (0, 1)), model)
     }
 
     #[test]

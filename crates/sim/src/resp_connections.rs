@@ -84,23 +84,25 @@ impl RespConnections {
         }
     }
 
-    /// Sends bytes on a connection; opens a new one. The reply to `op` comes in its turn.
+    /// Sends commands on a connection; opens a new one. The replies to `op` come in their turn.
     pub fn say(
         &mut self,
         world: &mut World,
         (node, session): (usize, u64),
         op: usize,
-        words: &[Vec<u8>],
+        commands: &[Vec<Vec<u8>>],
     ) {
         let factory = &self.factory;
         let line = self
             .lines
             .entry(session)
             .or_insert_with(|| RespConnection::new(factory, node, session));
-        let mut request = Vec::new();
-        resp::encode::request(&mut request, words);
-        line.to_node.extend(request);
-        line.asked.push_back(op);
+        for words in commands {
+            let mut request = Vec::new();
+            resp::encode::request(&mut request, words);
+            line.to_node.extend(request);
+            line.asked.push_back(op);
+        }
         self.wake(world, session);
     }
 
@@ -207,13 +209,21 @@ impl RespConnections {
     fn release(&mut self, world: &mut World, session: u64) {
         let Some(line) = self.lines.get_mut(&session) else { return };
         while let Some(Ask { token, what }) = line.held.front() {
-            let Wanted::Run { key, command, .. } = what else {
-                line.held.pop_front();
-                continue;
-            };
             let tag = Tag(self.next_tag);
             let id = SessionId(session);
-            if !world.request(line.node, tag, id, key, command.clone()) {
+            let is_taken = match what {
+                Wanted::Run { key, command, .. } => {
+                    world.request(line.node, tag, id, key, command.clone())
+                }
+                Wanted::Transact(transaction) => {
+                    world.transact(line.node, tag, transaction.clone())
+                }
+                Wanted::List { .. } | Wanted::Explain { .. } => {
+                    line.held.pop_front();
+                    continue;
+                }
+            };
+            if !is_taken {
                 return;
             }
             self.tags.insert(tag.0, (session, *token));

@@ -8,6 +8,7 @@ mod config;
 mod healing;
 mod media_faults;
 mod rest;
+mod snapshots;
 
 use std::any::Any;
 use std::fmt;
@@ -270,6 +271,7 @@ impl Run {
             nodes: config.nodes,
             replicas: profile.replicas,
             workers: profile.workers,
+            has_transactions: profile.has_transactions(),
             medium: MediumConfig {
                 kind: profile.medium,
                 durability: profile.durability,

@@ -83,6 +83,7 @@ impl<P: Protocol> Scenario<P> {
             nodes,
             replicas,
             workers: 1,
+            has_transactions: false,
             medium: MediumConfig::model(durability),
             seed: 1,
             request_timeout: 1_500_000_000,

@@ -61,7 +61,7 @@ impl Shrinker {
                 ..self.best.clone()
             });
         }
-        if profile.speech != Speech::Direct {
+        if profile.speech != Speech::Direct && !profile.has_transactions() {
             self.keep_if_failing(SimConfig { speech: Some(Speech::Direct), ..self.best.clone() });
         }
     }

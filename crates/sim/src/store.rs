@@ -71,8 +71,8 @@ struct Shards {
 }
 
 impl Shards {
-    fn all(database: Database) -> Shards {
-        Shards { databases: vec![(database, [true; SHARDS])] }
+    fn all(databases: &[Database]) -> Shards {
+        Shards { databases: databases.iter().map(|&it| (it, [true; SHARDS])).collect() }
     }
 
     fn has(&self, database: Database, shard: Shard) -> bool {
@@ -116,8 +116,8 @@ struct WorkerQueue {
 #[derive(Debug)]
 struct ModelState {
     durability: Durability,
-    /// The database whose shards a wiped medium has forgotten.
-    database: Database,
+    /// The databases whose shards a wiped medium has forgotten.
+    databases: &'static [Database],
     /// For each database in use, one map per shard.
     cells: BTreeMap<Database, Vec<BTreeMap<Key, StoredCell>>>,
     metas: BTreeMap<(Database, Shard), StoredCell>,
@@ -147,14 +147,14 @@ impl ModelMedium {
     #[must_use]
     pub fn new(
         durability: Durability,
-        database: Database,
+        databases: &'static [Database],
         slow_read_ppm: u32,
         rng: Prng,
     ) -> ModelMedium {
         assert!(durability != Durability::Volatile, "whatever is modelled outlives the process");
         let state = ModelState {
             durability,
-            database,
+            databases,
             cells: BTreeMap::new(),
             metas: BTreeMap::new(),
             forgotten: Shards::default(),
@@ -526,7 +526,7 @@ impl ModelState {
     fn forget_everything(&mut self) {
         self.cells.clear();
         self.metas.clear();
-        self.forgotten_durably = Shards::all(self.database);
+        self.forgotten_durably = Shards::all(self.databases);
         self.forgotten = self.forgotten_durably.clone();
     }
 }

@@ -22,6 +22,7 @@ use node::worker::{DatabaseSpec, Input, Outputs, ScrubConfig, Worker, WorkerConf
 use protocols::{Pace, Stats};
 use storage::Store;
 use storage::identity::SavedClock;
+use transactions::Transaction;
 use types::{
     Access, AmnesiaCount, Command, Database, Incarnation, Key, NodeId, Outcome, SessionId, Tag,
     Update,
@@ -38,6 +39,8 @@ use crate::trace::Trace;
 
 /// The database that the simulator uses.
 pub const DATABASE: Database = Database(0);
+/// The same, and the keyspace of the records of its transactions.
+const DATABASES: &[Database] = &[DATABASE, DATABASE.hidden()];
 
 /// Frames kept for dead links before their connections end.
 const STALLED_MAX: usize = 4096;
@@ -54,6 +57,8 @@ pub struct WorldConfig {
     /// Number of nodes that keep a shard.
     pub replicas: usize,
     pub workers: usize,
+    /// Clients run transactions on several keys.
+    pub has_transactions: bool,
     pub medium: MediumConfig,
     pub seed: u64,
     pub request_timeout: u64,
@@ -96,6 +101,13 @@ pub struct ClientReply {
     pub node: usize,
     pub tag: Tag,
     pub outcome: Outcome,
+}
+
+impl WorldConfig {
+    /// The databases of the nodes.
+    fn databases(&self) -> &'static [Database] {
+        if self.has_transactions { DATABASES } else { &DATABASES[..1] }
+    }
 }
 
 enum PlannedEvent {
@@ -212,7 +224,7 @@ impl World {
                 amnesia: AmnesiaCount(1),
                 uptimes: Vec::new(),
                 clock: config.clocks[index].clone(),
-                medium: Medium::new(&config.medium, DATABASE, rng.fork()),
+                medium: Medium::new(&config.medium, config.databases(), rng.fork()),
                 model: ReferenceModel::default(),
                 workers: config.workers,
                 process: None,
@@ -379,6 +391,20 @@ impl World {
             key: key.clone(),
             command,
         });
+        self.plan_turn(node, worker, self.now);
+        true
+    }
+
+    /// Hands a transaction to a node. False when it does not take requests now.
+    pub fn transact(&mut self, node: usize, tag: Tag, transaction: Transaction) -> bool {
+        let Some(process) = &mut self.nodes[node].process else { return false };
+        let shard = transaction.keys.first().map_or(0, |key| usize::from(key.shard().0));
+        let worker = shard % process.workers_state.len();
+        let worker_state = &mut process.workers_state[worker];
+        if !worker_state.worker.takes_requests() || !worker_state.worker.takes_writes() {
+            return false;
+        }
+        worker_state.inbox.push(Input::Transaction { tag, transaction });
         self.plan_turn(node, worker, self.now);
         true
     }

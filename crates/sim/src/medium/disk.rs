@@ -26,8 +26,8 @@ const MARKING_POLLS_MAX: usize = 1_000;
 #[derive(Debug)]
 struct DiskState {
     shape: Config,
-    /// The database whose shards a wiped medium has forgotten.
-    database: Database,
+    /// The databases whose shards a wiped medium has forgotten.
+    databases: &'static [Database],
     rest_after: u64,
     device: Device,
     guard: Option<LocalGuard<Device>>,
@@ -56,7 +56,7 @@ impl DiskMedium {
     #[must_use]
     pub fn new(
         shape: Config,
-        database: Database,
+        databases: &'static [Database],
         rest_after: u64,
         power_fails: bool,
         mut rng: Prng,
@@ -64,7 +64,7 @@ impl DiskMedium {
         let device = Device::new(rng.fork());
         DiskMedium(Arc::new(Mutex::new(DiskState {
             shape,
-            database,
+            databases,
             rest_after,
             device,
             guard: None,
@@ -128,7 +128,7 @@ impl DiskMedium {
     pub fn crash(&self, survival: Survival) {
         let mut state = self.lock();
         let Some(guard) = state.guard.take() else { return };
-        state.had_forgotten = guard.has_forgotten(state.database);
+        state.had_forgotten = state.databases.iter().any(|&it| guard.has_forgotten(it));
         drop(guard);
         state.rest_planned = false;
         match survival {
@@ -221,7 +221,7 @@ impl DiskMedium {
     pub fn is_recovering(&self) -> bool {
         let state = self.lock();
         match &state.guard {
-            Some(guard) => guard.has_forgotten(state.database),
+            Some(guard) => state.databases.iter().any(|&it| guard.has_forgotten(it)),
             None => state.had_forgotten,
         }
     }
@@ -289,7 +289,7 @@ impl DiskState {
             opened => opened.map_err(other)?,
         };
         if self.is_wiped {
-            mark_forgotten(&mut stores, self.database)?;
+            mark_forgotten(&mut stores, self.databases)?;
         }
         (self.is_made, self.is_wiped) = (true, false);
         self.guard = Some(guard);
@@ -331,11 +331,16 @@ fn load(store: &mut LocalStore<Device>, place: &Place) -> Load {
 }
 
 /// Durably marks every shard as forgotten, as a node does that starts without its memory.
-fn mark_forgotten(stores: &mut [LocalStore<Device>], database: Database) -> Result<(), NotOpened> {
+fn mark_forgotten(
+    stores: &mut [LocalStore<Device>],
+    databases: &[Database],
+) -> Result<(), NotOpened> {
     let workers = stores.len();
     for (worker, store) in stores.iter_mut().enumerate() {
         for shard in (worker..SHARDS).step_by(workers) {
-            store.set_forgotten(database, Shard(shard as u8), true);
+            for &database in databases {
+                store.set_forgotten(database, Shard(shard as u8), true);
+            }
         }
         let ticket = store.ticket();
         store.submit();

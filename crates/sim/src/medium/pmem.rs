@@ -37,8 +37,8 @@ const ROT_TRIES: usize = 256;
 
 #[derive(Debug)]
 struct PmemState {
-    /// The database of the shards in question.
-    database: Database,
+    /// The databases of the shards in question.
+    databases: &'static [Database],
     memory: Option<Modelled>,
     pmem: Option<Pmem<Modelled>>,
     is_wiped: bool,
@@ -61,9 +61,9 @@ pub struct PmemMedium(Arc<Mutex<PmemState>>);
 impl PmemMedium {
     /// `power_fails`: a start may be interrupted.
     #[must_use]
-    pub fn new(database: Database, power_fails: bool, rng: Prng) -> PmemMedium {
+    pub fn new(databases: &'static [Database], power_fails: bool, rng: Prng) -> PmemMedium {
         PmemMedium(Arc::new(Mutex::new(PmemState {
-            database,
+            databases,
             memory: None,
             pmem: None,
             is_wiped: false,
@@ -227,9 +227,12 @@ impl PmemMedium {
     pub fn is_recovering(&self) -> bool {
         let state = self.lock();
         match (&state.pmem, &state.memory) {
-            (Some(pmem), _) => pmem.has_forgotten(state.database),
-            (None, Some(memory)) => verify_memory(memory.clone(), Path::new("modelled"))
-                .is_ok_and(|report| !report.forgotten.is_empty()),
+            (Some(pmem), _) => state.databases.iter().any(|&it| pmem.has_forgotten(it)),
+            (None, Some(memory)) => {
+                verify_memory(memory.clone(), Path::new("modelled")).is_ok_and(|report| {
+                    report.forgotten.iter().any(|(it, _)| state.databases.contains(it))
+                })
+            }
             (None, None) => state.is_wiped,
         }
     }
@@ -273,7 +276,7 @@ impl PmemState {
                 true => Beginning::Forgotten,
                 false => Beginning::New,
             };
-            let memory = formatted(beginning)?;
+            let memory = formatted(beginning, self.databases)?;
             self.memory = Some(memory.clone());
             return self.open_memory(memory);
         };
@@ -300,16 +303,16 @@ impl PmemState {
 }
 
 /// Memory that holds an empty medium. Making it takes long, so it is made once.
-fn formatted(beginning: Beginning) -> Result<Modelled, NotOpened> {
-    static NEW: OnceLock<Result<Modelled, String>> = OnceLock::new();
-    static FORGOTTEN: OnceLock<Result<Modelled, String>> = OnceLock::new();
-    let template = match beginning {
-        Beginning::New => &NEW,
-        Beginning::Forgotten => &FORGOTTEN,
-    };
+fn formatted(beginning: Beginning, databases: &[Database]) -> Result<Modelled, NotOpened> {
+    type Template = OnceLock<Result<Modelled, String>>;
+    static TEMPLATES: [Template; 4] = [const { Template::new() }; 4];
+    let is_new = usize::from(beginning == Beginning::New);
+    let template = &TEMPLATES[is_new + 2 * usize::from(databases.len() > 1)];
     let made = template.get_or_init(|| {
         let memory = Modelled::new(LEN_MAX);
-        let pmem = Pmem::format(memory.clone(), GEOMETRY, BINDING, beginning);
+        let last = databases.iter().map(|it| u32::from(it.0)).max().unwrap_or_default();
+        let geometry = Geometry { databases: last + 1, ..GEOMETRY };
+        let pmem = Pmem::format(memory.clone(), geometry, BINDING, beginning);
         pmem.map(|_| memory).map_err(|error| error.to_string())
     });
     made.as_ref().map(Modelled::stopped).map_err(|error| NotOpened::Other(error.clone()))

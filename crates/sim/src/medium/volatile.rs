@@ -10,8 +10,8 @@ use types::{Database, Shard, Ticket};
 
 #[derive(Debug)]
 struct VolatileState {
-    /// The database of the shards in question.
-    database: Database,
+    /// The databases of the shards in question.
+    databases: &'static [Database],
     beginning: Beginning,
     /// The stores of the running process, one per worker.
     stores: Vec<SharedStore>,
@@ -23,8 +23,8 @@ pub struct VolatileMedium(Arc<Mutex<VolatileState>>);
 
 impl VolatileMedium {
     #[must_use]
-    pub fn new(database: Database) -> VolatileMedium {
-        let state = VolatileState { database, beginning: Beginning::New, stores: Vec::new() };
+    pub fn new(databases: &'static [Database]) -> VolatileMedium {
+        let state = VolatileState { databases, beginning: Beginning::New, stores: Vec::new() };
         VolatileMedium(Arc::new(Mutex::new(state)))
     }
 
@@ -58,7 +58,11 @@ impl VolatileMedium {
             return state.beginning == Beginning::Forgotten;
         }
         let store_of = |shard: usize| &state.stores[shard % workers];
-        (0..SHARDS).any(|s| store_of(s).is_forgotten(state.database, Shard(s as u8)))
+        let is_forgotten = |shard: usize| {
+            let mut all = state.databases.iter();
+            all.any(|&database| store_of(shard).is_forgotten(database, Shard(shard as u8)))
+        };
+        (0..SHARDS).any(is_forgotten)
     }
 }
 

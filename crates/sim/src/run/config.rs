@@ -169,7 +169,9 @@ fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
     let writes_only = registry::find_anywhere(&config.protocol)
         .is_some_and(|registration| !registration.properties.read_modify_write);
     let is_plain = Mix::PLAIN.contains(&mix);
-    let is_of_default = mix.is_collection() || matches!(mix, Mix::Retries | Mix::Expiry);
+    let is_of_default = mix.is_collection()
+        || mix.is_of_several_keys()
+        || matches!(mix, Mix::Retries | Mix::Expiry);
     if is_default || is_plain || (!is_of_default && !writes_only) {
         return Ok(());
     }

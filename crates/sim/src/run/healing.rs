@@ -12,6 +12,10 @@ impl Run {
             self.let_expire()?;
             self.settle()?;
         }
+        if self.profile.has_transactions() {
+            self.end_transactions()?;
+            self.settle()?;
+        }
         self.world.watchers.iter_mut().for_each(|watcher| watcher.on_rest());
         for key in 0..self.profile.keys.len() {
             self.agree(key)?;
@@ -38,18 +42,23 @@ impl Run {
     }
 
     /// The time by which nodes answer or give up requests sent now.
-    fn answered_by(&self) -> u64 {
+    pub(super) fn answered_by(&self) -> u64 {
         self.world.now() + self.profile.request_timeout * SLOWEST + SLACK
     }
 
     fn expires(&self) -> bool {
         self.clients.ops.iter().any(|op| {
-            op.verb == Verb::Acquire || matches!(op.input, Input::Text(KvInput::SetExpiring(..)))
+            op.verb == Verb::Acquire
+                || match &op.input {
+                    Input::Text(KvInput::SetExpiring(..)) => true,
+                    Input::Transaction(input) => input.expires(),
+                    _ => false,
+                }
         })
     }
 
     /// Waits until all values that a majority holds have expired by the slowest clock.
-    fn let_expire(&mut self) -> Result<(), Wrong> {
+    pub(super) fn let_expire(&mut self) -> Result<(), Wrong> {
         let longest = self.profile.ttl_max * MILLI * 4 + 100 * MILLI;
         self.run_for(longest)
     }
@@ -96,10 +105,18 @@ impl Run {
     }
 
     pub(super) fn read_finally(&mut self, key: usize, node: usize) -> Result<Output, Wrong> {
-        let read = self.profile.keys[key].read();
+        self.ask_finally(key, node, self.profile.keys[key].read(key))
+    }
+
+    pub(super) fn ask_finally(
+        &mut self,
+        key: usize,
+        node: usize,
+        input: Input,
+    ) -> Result<Output, Wrong> {
         for _ in 0..FINAL_TRIES {
             let id = self.clients.ops.len();
-            if self.clients.ask_node(&mut self.world, node, key, read.clone()) {
+            if self.clients.ask_node(&mut self.world, node, key, input.clone()) {
                 let bound = self.answered_by();
                 self.run_until(bound, |run| run.clients.outstanding == 0)?;
                 match &self.clients.ops[id].ended {

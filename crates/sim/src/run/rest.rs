@@ -50,7 +50,7 @@ impl Run {
             return Err(format!("at rest: {timers} timers of {workers} workers").into());
         }
         let resident = stats.get("worker_cells_resident").copied().unwrap_or(0);
-        let most = (self.profile.keys.len() * self.world.node_count()) as u64;
+        let most = self.resident_max().map_or(u64::MAX, |most| most as u64);
         if resident > most {
             return Err(format!("at rest: {resident} registers in memory, {most} can be").into());
         }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn medium(durability: Durability) -> (ModelMedium, ModelStore) {
-    let medium = ModelMedium::new(durability, Database(0), 0, Prng::new(1));
+    let medium = ModelMedium::new(durability, &[Database(0)], 0, Prng::new(1));
     let store = medium.open(1).remove(0);
     (medium, store)
 }
@@ -20,7 +20,7 @@ fn found(text: &'static str) -> Load {
 fn flushed_survives_and_unflushed_may() {
     let mut survivors = 0;
     for seed in 0..20 {
-        let medium = ModelMedium::new(Durability::Disk, Database(0), 0, Prng::new(seed));
+        let medium = ModelMedium::new(Durability::Disk, &[Database(0)], 0, Prng::new(seed));
         let mut store = medium.open(1).remove(0);
         store.put(&cell("a"), b"1");
         store.submit();

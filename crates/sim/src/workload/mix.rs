@@ -8,6 +8,7 @@ use checker::model::kv::{Bytes, ExpiryTag, KvInput};
 
 use crate::workload::collection;
 use crate::workload::operation::Input;
+use crate::workload::transactions::{Step, TransactionInput};
 
 /// One kind of workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -41,6 +42,9 @@ pub enum Mix {
     Sets,
     Hashes,
     SortedSets,
+    /// See [`transactions`](super::transactions), as the next one. All keys of it together.
+    Transactions,
+    Transfers,
 }
 
 impl Mix {
@@ -89,6 +93,8 @@ impl Mix {
         (Mix::Sets, "sets"),
         (Mix::Hashes, "hashes"),
         (Mix::SortedSets, "sorted-sets"),
+        (Mix::Transactions, "transactions"),
+        (Mix::Transfers, "transfers"),
     ];
 
     /// The name on the command line.
@@ -108,10 +114,18 @@ impl Mix {
         Mix::COLLECTIONS.contains(&self)
     }
 
-    /// The command that reveals all of a key.
+    /// Operations are on several keys.
     #[must_use]
-    pub fn read(self) -> Input {
+    pub fn is_of_several_keys(self) -> bool {
+        matches!(self, Mix::Transactions | Mix::Transfers)
+    }
+
+    /// The command that reveals all of a key, which is the one with this index.
+    #[must_use]
+    pub fn read(self, key: usize) -> Input {
         match self {
+            Mix::Transactions => TransactionInput::alone(Step::Range { list: key }).into(),
+            Mix::Transfers => TransactionInput::alone(Step::Balance { account: key }).into(),
             Mix::Lists => CollectionInput::Range.into(),
             Mix::Sets => CollectionInput::Members.into(),
             Mix::Hashes => CollectionInput::Fields.into(),
@@ -191,6 +205,7 @@ impl Mix {
             // Commands of other clients on the keys of scripts.
             Mix::Lock | Mix::Fence | Mix::Bank => KvInput::Get,
             Mix::Lists | Mix::Sets | Mix::Hashes | Mix::SortedSets => KvInput::Get,
+            Mix::Transactions | Mix::Transfers => KvInput::Get,
             Mix::All => match below(rng, 12) {
                 0..3 => KvInput::Get,
                 3 => KvInput::Set(small(rng)),

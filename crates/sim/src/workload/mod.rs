@@ -6,4 +6,5 @@ pub mod operation;
 pub mod redis;
 pub mod retries;
 pub mod script;
+pub mod transactions;
 pub mod update;

@@ -1,13 +1,16 @@
-//! Requests and answers: on a string, or on a collection.
+//! Requests and answers: on a string, on a collection, or of a transaction.
 
 use checker::model::collection::{CollectionInput, CollectionOutput};
 use checker::model::kv::{KvInput, KvOutput};
+
+use crate::workload::transactions::{TransactionInput, TransactionOutput};
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
     Text(KvInput),
     Collection(CollectionInput),
+    Transaction(TransactionInput),
 }
 
 /// An answer.
@@ -15,6 +18,7 @@ pub enum Input {
 pub enum Output {
     Text(KvOutput),
     Collection(CollectionOutput),
+    Transaction(TransactionOutput),
 }
 
 impl From<KvInput> for Input {
@@ -26,5 +30,11 @@ impl From<KvInput> for Input {
 impl From<CollectionInput> for Input {
     fn from(input: CollectionInput) -> Input {
         Input::Collection(input)
+    }
+}
+
+impl From<TransactionInput> for Input {
+    fn from(input: TransactionInput) -> Input {
+        Input::Transaction(input)
     }
 }

@@ -40,6 +40,7 @@ pub fn step_words(verb: Verb, input: &Input, key: &Key, ttl_millis: u64) -> Vec<
     let input = match input {
         Input::Text(input) => input,
         Input::Collection(input) => return collection::words(input, key),
+        Input::Transaction(_) => return Vec::new(),
     };
     let mut words = words(input, key, ttl_millis);
     match (verb, input) {
@@ -90,6 +91,7 @@ pub fn ended(input: &Input, reply: &Reply) -> Option<Ended> {
     match input {
         Input::Text(input) => ended_text(input, reply),
         Input::Collection(input) => collection::ended(input, reply),
+        Input::Transaction(input) => input.ended(std::slice::from_ref(reply)),
     }
 }
 

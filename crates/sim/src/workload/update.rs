@@ -85,6 +85,7 @@ pub fn encode_step(verb: Verb, input: &Input, ttl_millis: u64) -> Command {
     let input = match input {
         Input::Text(input) => input,
         Input::Collection(input) => return real(input),
+        Input::Transaction(_) => unreachable!("sessions run transactions"),
     };
     let mut body = Vec::with_capacity(32);
     match (verb, input) {
@@ -124,6 +125,7 @@ pub fn ended(input: &Input, reply: &Reply) -> Option<Ended> {
     match input {
         Input::Text(_) => output(reply).map(|output| Ended::Returned(Output::Text(output))),
         Input::Collection(input) => collection::ended(input, reply),
+        Input::Transaction(_) => None,
     }
 }
 

@@ -61,6 +61,9 @@ impl World {
         };
         for message in messages.flatten() {
             self.counts.messages += 1;
+            if !self.config.databases().contains(&message.database) {
+                continue;
+            }
             let sent = Sent {
                 at: self.now,
                 from: header.sender,

@@ -27,8 +27,13 @@ impl World {
         it.incarnation.0 += 1;
         let local = it.clock.local(self.now);
         let durable = config.medium.durability != Durability::Volatile;
-        let spec =
-            DatabaseSpec { database: DATABASE, protocol: config.protocol, store: 0, durable };
+        let spec = |&database: &Database| DatabaseSpec {
+            database,
+            protocol: config.protocol,
+            store: 0,
+            durable,
+        };
+        let specs: Vec<DatabaseSpec> = config.databases().iter().map(spec).collect();
         let workers = it.workers;
         let mut workers_state = Vec::with_capacity(workers);
         let mut opened = it.medium.open(workers);
@@ -70,13 +75,13 @@ impl World {
                 uptimes: uptimes.uptimes(),
             };
             let (medium, model) = (it.medium.clone(), it.model.clone());
-            let store = CheckedStore::new(store, medium, model, DATABASE, (index, workers));
+            let store =
+                CheckedStore::new(store, medium, model, config.databases(), (index, workers));
             let stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
-            let specs = std::slice::from_ref(&spec);
             let update = config.update.clone();
             let protocols = &[protocol];
             let worker =
-                Worker::with_protocols(protocols, worker_config, stores, specs, update, local)
+                Worker::with_protocols(protocols, worker_config, stores, &specs, update, local)
                     .expect("the run's protocol is among its protocols");
             workers_state.push(WorkerState {
                 worker,

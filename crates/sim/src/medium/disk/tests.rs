@@ -17,7 +17,7 @@ fn medium(seed: u64) -> DiskMedium {
         fill_percent: 60,
         first_fit: false,
     };
-    DiskMedium::new(shape, DATABASE, 1, false, Prng::new(seed))
+    DiskMedium::new(shape, &[DATABASE], 1, false, Prng::new(seed))
 }
 
 fn open(medium: &DiskMedium) -> Box<dyn Store> {

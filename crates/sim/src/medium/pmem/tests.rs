@@ -25,7 +25,7 @@ fn put(store: &mut dyn Store, record: &[u8]) {
 fn state_read_at_start_survives_power_loss() {
     let mut shown_new = 0;
     for seed in 0..500 {
-        let medium = PmemMedium::new(DATABASE, false, Prng::new(seed));
+        let medium = PmemMedium::new(&[DATABASE], false, Prng::new(seed));
         let mut store = open(&medium);
         put(&mut *store, b"old");
         put(&mut *store, b"older");
@@ -44,7 +44,7 @@ fn state_read_at_start_survives_power_loss() {
 
 #[test]
 fn wiped_medium_has_forgotten_everything() {
-    let medium = PmemMedium::new(DATABASE, false, Prng::new(1));
+    let medium = PmemMedium::new(&[DATABASE], false, Prng::new(1));
     put(&mut *open(&medium), b"old");
     assert!(!medium.has_forgotten_anything());
     medium.crash(Survival::Nothing);
@@ -55,7 +55,7 @@ fn wiped_medium_has_forgotten_everything() {
 
 #[test]
 fn rot_is_found() {
-    let medium = PmemMedium::new(DATABASE, false, Prng::new(3));
+    let medium = PmemMedium::new(&[DATABASE], false, Prng::new(3));
     put(&mut *open(&medium), b"old");
     assert!(medium.damage() && medium.has_forgotten_anything());
 }
