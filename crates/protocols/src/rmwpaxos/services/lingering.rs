@@ -22,15 +22,25 @@ pub(crate) const LINGER: TimerId = TimerId(8);
 const AFTER: Nanos = Nanos::from_secs(1);
 /// Between two tellings of one register.
 const AGAIN_AFTER: Nanos = Nanos::from_secs(5);
+/// A register that still lingers then is left to the next walk. No quorum may know its lock: then
+/// no look changes it.
+const GIVE_UP_AFTER: Nanos = Nanos::from_secs(60);
 /// Registers noted at a time. Walks find the others later.
 const NOTED_MAX: usize = 65_536;
 /// Registers told per timer.
 const TOLD_MAX: usize = 256;
 
-/// Registers that linger, each with the time to look at it.
+/// When a register is looked at next, and when it is no more.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    at: Nanos,
+    until: Nanos,
+}
+
+/// Registers that linger.
 #[derive(Default, Debug)]
 pub(crate) struct Lingering {
-    noted: BTreeMap<Key, Nanos>,
+    noted: BTreeMap<Key, Noted>,
     armed: Option<Nanos>,
 }
 
@@ -41,7 +51,8 @@ impl Lingering {
 
     pub(crate) fn note(&mut self, cx: &mut Cx<'_>, key: &Key) {
         if self.noted.len() < NOTED_MAX && !self.noted.contains_key(key) {
-            self.noted.insert(key.clone(), cx.now + AFTER);
+            let noted = Noted { at: cx.now + AFTER, until: cx.now + GIVE_UP_AFTER };
+            self.noted.insert(key.clone(), noted);
             self.arm(cx);
         }
     }
@@ -61,12 +72,13 @@ impl Lingering {
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.armed = None;
         let me = cx.replicas.me();
-        let due = self.noted.iter().filter(|(_, at)| **at <= cx.now).take(TOLD_MAX);
-        let due: Vec<Key> = due.map(|(key, _)| key.clone()).collect();
-        for key in due {
+        self.noted.retain(|_, noted| cx.now < noted.until);
+        let due = self.noted.iter().filter(|(_, noted)| noted.at <= cx.now).take(TOLD_MAX);
+        let due: Vec<(Key, Nanos)> = due.map(|(key, noted)| (key.clone(), noted.until)).collect();
+        for (key, until) in due {
             let is_mine = is_first(cx.replicas_of(key.shard()), &key);
             let pause = if is_mine { AGAIN_AFTER } else { AFTER };
-            self.noted.insert(key.clone(), cx.now + pause);
+            self.noted.insert(key.clone(), Noted { at: cx.now + pause, until });
             if is_mine {
                 cx.fx.send_now(me, Message::Touch { key, due: Due::Linger });
             }

@@ -59,6 +59,15 @@ fn one_replica_tells_of_a_lock() -> Result<(), String> {
 }
 
 #[test]
+fn lock_that_no_look_ends_is_left_to_a_walk() -> Result<(), String> {
+    let (mut world, _) = taken()?;
+    pass(&mut world, 70);
+    claim(!told(&mut world).is_empty(), "it was told")?;
+    pass(&mut world, 30);
+    claim(told(&mut world).is_empty(), "a minute is enough")
+}
+
+#[test]
 fn next_replica_tells_while_the_first_is_away() -> Result<(), String> {
     let (mut world, _) = taken()?;
     pass(&mut world, 4);
