@@ -22,6 +22,7 @@ use node::registry;
 use protocols::mutation::{self, Mutation};
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::{Consistency, Protocol};
+use types::Outcome;
 
 pub use self::config::{Misuse, SimConfig, validate};
 use crate::clients::{Clients, Ended};
@@ -252,6 +253,8 @@ struct Run {
     fault_wake: u64,
     undecided: u64,
     media_faults: u64,
+    /// The answer to the last listing.
+    listed: Option<Outcome>,
     /// Operations left when the media take a snapshot.
     remember_at: u64,
 }
@@ -321,6 +324,7 @@ impl Run {
             fault_wake: 0,
             undecided: 0,
             media_faults: config.media_faults,
+            listed: None,
             remember_at: config.ops / 2,
         }
     }
@@ -394,6 +398,10 @@ impl Run {
         }
         let mut replies = std::mem::take(&mut self.world.replies);
         for reply in replies.drain(..) {
+            if reply.tag.0 >= snapshots::LISTINGS {
+                self.listed = Some(reply.outcome);
+                continue;
+            }
             let freed = self.clients.on_reply(&mut self.world, reply)?;
             if let Some(client) = freed {
                 self.plan_client(client);

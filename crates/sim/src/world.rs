@@ -410,13 +410,20 @@ impl World {
     }
 
     /// Asks a node to list keys from `from_hash` on. False when it does not take requests now.
-    pub fn list(&mut self, node: usize, tag: Tag, from_hash: u64, limit: usize) -> bool {
+    pub fn list(
+        &mut self,
+        node: usize,
+        tag: Tag,
+        database: Database,
+        from_hash: u64,
+        limit: usize,
+    ) -> bool {
         let Some(process) = &mut self.nodes[node].process else { return false };
         let worker = (from_hash >> 56) as usize % process.workers_state.len();
         if !process.workers_state[worker].worker.takes_requests() {
             return false;
         }
-        let input = Input::List { tag, database: DATABASE, from_hash, limit };
+        let input = Input::List { tag, database, from_hash, limit };
         process.workers_state[worker].inbox.push(input);
         self.plan_turn(node, worker, self.now);
         true

@@ -21,6 +21,10 @@ impl Run {
             self.agree(key)?;
         }
         self.settle()?;
+        if self.profile.has_transactions() {
+            self.forget_records()?;
+            self.settle()?;
+        }
         // Nodes that compare replicas again and again are never silent.
         if self.profile.scrub.compare_every > base::Nanos::ZERO {
             return Ok(());

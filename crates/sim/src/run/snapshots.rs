@@ -1,11 +1,15 @@
 //! Transactions after all faults have ended.
 
+use types::key::SHARDS;
+use types::{Outcome, Shard, Tag};
+
 use super::*;
 use crate::judge;
 use crate::workload::transactions::{Beside, Shown, Step, TransactionInput, TransactionOutput};
+use crate::world::DATABASE;
 
-/// Whether nodes find and forget the records of coordinators that died.
-const RECORDS_ARE_FORGOTTEN: bool = false;
+/// Tags of listings.
+pub(super) const LISTINGS: u64 = 1 << 60;
 /// Rounds of transfers that all nodes begin at one time.
 const ROUNDS: u64 = 3;
 
@@ -96,11 +100,36 @@ impl Run {
         Err(format!("long after healing no transfer succeeds: {ended:?}").into())
     }
 
-    /// Registers that may be in memory at rest; `None`: any number.
+    /// No record is left: the patrol forgets those of coordinators that died. \[T14\]
+    pub(super) fn forget_records(&mut self) -> Result<(), Wrong> {
+        let nodes = self.world.node_count();
+        for shard in 0..SHARDS {
+            let shard = Shard(shard as u8);
+            self.listed = None;
+            let tag = Tag(LISTINGS + u64::from(shard.0));
+            let node = usize::from(shard.0) % nodes;
+            if !self.world.list(node, tag, DATABASE.hidden(), shard.first_hash(), usize::MAX) {
+                return Err(format!("n{} does not list records", node + 1).into());
+            }
+            let bound = self.answered_by();
+            self.run_until(bound, |run| run.listed.is_some())?;
+            match &self.listed {
+                Some(Outcome::Listed { keys, .. }) if keys.is_empty() => {}
+                Some(Outcome::Listed { keys, .. }) => {
+                    return Err(format!("at rest: records are left: {keys:?}").into());
+                }
+                other => {
+                    return Err(format!("records of {shard:?} are not listed: {other:?}").into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers that may be in memory at rest; `None`: any number, since absent ones stay for a
+    /// while.
     pub(super) fn resident_max(&self) -> Option<usize> {
-        let of = |mix: &Mix| if *mix == Mix::Transactions { 2 } else { 1 };
-        let keys: usize = self.profile.keys.iter().map(of).sum();
-        let is_exact = !self.profile.has_transactions() || RECORDS_ARE_FORGOTTEN;
-        is_exact.then_some(keys * self.world.node_count())
+        let is_exact = !self.profile.has_transactions();
+        is_exact.then_some(self.profile.keys.len() * self.world.node_count())
     }
 }

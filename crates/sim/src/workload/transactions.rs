@@ -3,8 +3,7 @@
 //!
 //! *Lists*: each element is pushed once, and names the operation that pushes it, so the checker's
 //! list-append method judges all reads at one time. Beside each list lies a string. The transaction
-//! that pushes an element may set or delete the string: what a later snapshot shows of it follows
-//! from the list.
+//! that pushes an element may set or delete the string, so the list determines the string.
 //!
 //! *Accounts*: transfers between ten counters, and snapshots of all. The sum stays zero.
 
@@ -23,7 +22,7 @@ const ELEMENTS: u64 = 16;
 /// Commands of a transaction on lists, at most.
 const STEPS_MAX: u64 = 5;
 
-/// What a transaction does to the string beside a list, by the element that it pushes.
+/// The effect of a transaction on the string beside a list, by the element that it pushes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
     /// It stays.
@@ -89,7 +88,7 @@ pub struct TransactionInput {
     pub is_alone: bool,
 }
 
-/// What one step showed.
+/// The view of one step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Shown {
     List(Vec<u64>),
@@ -102,8 +101,8 @@ pub enum Shown {
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TransactionOutput {
-    /// The watched lists as they were read, `None` where a watch protects no read; then what each
-    /// step showed.
+    /// The watched lists as they were read, `None` where a watch protects no read; then the
+    /// view of each step.
     Ran { watched: Vec<Option<Vec<u64>>>, shown: Vec<Shown> },
     /// A watched key has changed: no effect.
     Overtaken,
