@@ -4,7 +4,7 @@ use base::Millis;
 use commands::{Interpreter, Plan};
 use proptest::prelude::*;
 use types::limits::VALUE_LEN_DEFAULT;
-use types::{Access, Applied, Change, Clock, ExpiryChange, Reply, TimeToLive, Update, View, Wire};
+use types::{Change, Clock, Reply, TimeToLive, Update, View, Wire};
 use values::Hash;
 use values::hash::Draft;
 use values::sorted_set::{Builder, Element, Encoding};
@@ -175,23 +175,6 @@ fn check_applied(value: Option<&[u8]>, clock: Clock, change: &Change, reply: &Re
     }
 }
 
-/// A protocol may run a read again after its own change was chosen. See [`Access::Read`].
-fn check_read(view: View<'_>, body: &[u8], clock: Clock, applied: Applied) {
-    let Applied { change, reply } = applied;
-    let has_lapsed = view.value.is_some_and(|it| values::hash::lapse(it, clock.unix.0).is_some());
-    assert!(has_lapsed || change == Change::None, "a read changes what others see: {change:?}");
-    let rest = match change {
-        Change::None => return,
-        Change::Put { value, expiry: ExpiryChange::Keep } => Some(value),
-        Change::Delete => None,
-        other => panic!("a read removes fields only: {other:?}"),
-    };
-    let gone = View::fresh(None, TimeToLive::Never, clock.unix);
-    let view = rest.as_deref().map_or(gone, |value| View { value: Some(value), ..view });
-    let again = Interpreter::default().apply(view, body, clock);
-    assert_eq!(again, Applied { change: Change::None, reply }, "it runs again");
-}
-
 proptest! {
     #[test]
     fn any_body_runs_on_any_state(
@@ -220,9 +203,6 @@ proptest! {
         let view = View::fresh(value.as_deref(), ttl, clock.unix);
         let applied = Interpreter::default().apply(view, &command.body, clock);
         check_applied(value.as_deref(), clock, &applied.change, &applied.reply);
-        if command.access == Access::Read {
-            check_read(view, &command.body, clock, applied.clone());
-        }
         let is_strange = matches!(&applied.reply, Reply::Error(text) if text.ends_with(b"upgrade it"));
         prop_assert!(!is_strange, "not understood: {:?}", command);
     }

@@ -31,6 +31,8 @@ pub(crate) struct Current {
     pub(crate) is_spoilt: bool,
     /// The source and the line where the run was ended.
     pub(crate) place: Option<(String, usize)>,
+    /// Calls the function, or asks the table, that replaces a match of `gsub`.
+    pub(crate) replace: Option<mlua::Function>,
     budget: Budget,
     spent: u64,
     memory: usize,
@@ -50,6 +52,7 @@ impl Default for Current {
             logged: 0,
             is_spoilt: false,
             place: None,
+            replace: None,
             budget: Budget::SHORT,
             spent: 0,
             memory: 0,

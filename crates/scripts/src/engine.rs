@@ -136,6 +136,7 @@ impl Engine {
         let is_declared = script.flags.is_declared;
         current.is_read_only = call.is_read_only || is_declared && script.flags.no_writes;
         current.allows_growth = is_declared && script.flags.allow_oom;
+        current.replace = self.current.borrow_mut().replace.take();
         *self.current.borrow_mut() = current;
         let ran = lua.set_memory_limit(limit).and_then(|_| self.enter(script, call));
         let cleared = lua.set_memory_limit(0).and_then(|_| self.sandbox.tidy.call::<()>(()));

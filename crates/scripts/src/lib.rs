@@ -18,6 +18,7 @@ mod json;
 mod message_pack;
 mod number;
 mod packed;
+mod pattern;
 mod raise;
 mod random;
 mod redis_api;

@@ -39,7 +39,8 @@ impl Sandbox {
         }
         narrow_strings(&lua, &globals, current)?;
         replace_random(&lua, &globals, current)?;
-        let (shown, run, tidy) = wrap(&lua, &globals, current)?;
+        let (shown, run, tidy, replace) = wrap(&lua, &globals, current)?;
+        current.borrow_mut().replace = Some(replace);
         lua.set_globals(shown)?;
         count_instructions(&lua, current)?;
         Ok(Sandbox { lua, globals, run, tidy })
@@ -50,7 +51,14 @@ fn narrow_strings(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
     let library: Table = globals.raw_get("string")?;
     let run = current.clone();
     let repeat = lua.create_function(move |lua, values| strings::repeat(lua, &run, values))?;
-    library.raw_set("rep", repeat)
+    library.raw_set("rep", repeat)?;
+    for (function, call) in strings::PATTERN_FUNCTIONS {
+        let run = current.clone();
+        let call = lua
+            .create_function(move |lua, values| call(&Arguments { lua, function, values }, &run))?;
+        library.raw_set(function, call)?;
+    }
+    Ok(())
 }
 
 /// `math.random` draws from the seed of the run.
@@ -92,7 +100,11 @@ fn replace_random(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
 }
 
 /// Runs the file of wrappers: it makes globals and libraries read-only.
-fn wrap(lua: &Lua, globals: &Table, current: &Shared) -> Result<(Table, Function, Function)> {
+fn wrap(
+    lua: &Lua,
+    globals: &Table,
+    current: &Shared,
+) -> Result<(Table, Function, Function, Function)> {
     let run = current.clone();
     let caught = lua.create_function(move |lua, (error, as_text): (Value, bool)| {
         redis_api::caught(lua, &run, error, as_text)

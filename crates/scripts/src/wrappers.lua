@@ -124,6 +124,32 @@ globals.collectgarbage = function(option, ...)
   return collect(option)
 end
 
+local strings = globals.string
+local scan = strings.scan
+strings.scan = nil
+
+local function pass(state, first, last, ...)
+  if not first then
+    state.at = nil
+    return nil
+  end
+  state.at = last >= first and last + 1 or first + 1
+  return ...
+end
+
+strings.gmatch = function(text, pattern)
+  -- Checks the arguments now, as Lua does.
+  scan(text, "", 1)
+  scan("", pattern, 1)
+  local state = { at = 1 }
+  local len = #text
+  return function()
+    if state.at == nil or state.at > len + 1 then return nil end
+    return pass(state, scan(text, pattern, state.at))
+  end
+end
+strings.gfind = strings.gmatch
+
 coroutine.resume = function(...)
   return as_value(resume(...))
 end
@@ -149,4 +175,10 @@ local function tidy()
   end
 end
 
-return shown_globals, run, tidy
+-- The replacement of `gsub` by a function or a table, with its captures.
+local function replace(by, kind, ...)
+  if kind == "function" then return pcall(by, ...) end
+  return pcall(function(name) return by[name] end, (...))
+end
+
+return shown_globals, run, tidy, replace

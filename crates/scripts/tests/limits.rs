@@ -63,6 +63,11 @@ const ENDLESS: &[&str] = &[
     "while true do collectgarbage() end",
     "while true do local ok = pcall(error, {}) end",
     "repeat until false",
+    "while true do ('a'):rep(1000):find(('a?'):rep(30) .. ('a'):rep(30)) end",
+    "return ('a'):rep(200):match(('.-'):rep(100) .. 'b')",
+    "return ('a'):rep(1e5):gsub('.-.-.-.-b', '')",
+    "for w in ('a'):rep(1e5):gmatch('.-.-.-.-b') do end",
+    "while true do ('x'):rep(1e6):find('y', 1, true) end",
     "::x:: goto x",
 ];
 
@@ -236,4 +241,32 @@ fn replies_have_a_greatest_length() {
         "local s = string.rep('x', 1e6) local t = {} for i = 1, 1000 do t[i] = s end return t";
     let reply = run_in(&mut space(long(100_000_000)), source).expect("a reply");
     assert_eq!(reply, commands::errors::REPLIES_TOO_LARGE.into());
+}
+
+/// Each of these calls itself without end, by way of a function in Rust or C.
+#[test]
+fn deep_recursion_is_an_error() {
+    for source in [
+        "local function f() return (('x'):gsub('x', f)) end return f()",
+        "local function f() return pcall(f) end return f()",
+        "local function f() return select(2, pcall(f)) end return tostring(f())",
+        "local function f() return xpcall(f, f) end return f()",
+        "local function f() return coroutine.wrap(f)() end return f()",
+        "local function f() return coroutine.resume(coroutine.create(f)) end return f()",
+        "local t = setmetatable({}, {__tostring = function(t) return tostring(t) end}) return tostring(t)",
+        "local t = setmetatable({}, {__index = function(t, k) return t[k] end}) return t.x",
+        "local function f(a, b) table.sort({1, 2, 3}, f) return a < b end return f(1, 2)",
+        "local function f() return loadstring('return ...')(f()) end return f()",
+        "local t = setmetatable({}, {}) getmetatable(t).__index = t return t.x",
+        "local function f() return load(f) end return f()",
+    ] {
+        let ended = run(source);
+        let is_ended = match &ended {
+            Ok(_) | Err(Halt::TooLong) => true,
+            Err(Halt::Error(error)) => !error.text().starts_with(b"ERR the engine"),
+            Err(_) => false,
+        };
+        assert!(is_ended, "{source}: {ended:?}");
+        assert_eq!(run("return 1"), Ok(Reply::Integer(1)), "after {source}");
+    }
 }

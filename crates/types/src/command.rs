@@ -8,11 +8,7 @@ use crate::{Hold, Reply, Settle, Then};
 /// How a command may touch the state of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Replies, and changes no state that a command can see. It may remove parts of the state whose
-    /// time is over, as fields of a hash.
-    ///
-    /// A protocol may run a read again after its own change was chosen. So its reply on the changed
-    /// state must be the same, and it must not change that state again.
+    /// Never changes it.
     Read,
     /// Changes it, or finds a condition unmet and leaves it.
     Update,

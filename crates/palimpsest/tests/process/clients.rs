@@ -114,6 +114,19 @@ fn redis_py_works_in_resp2_and_resp3() {
     }
 }
 
+/// Locks, registered scripts, recipes.
+#[test]
+fn redis_py_runs_scripts() {
+    let nodes = Nodes::start("volatile");
+    for protocol in ["2", "3"] {
+        let mut command = Command::new(python());
+        command.arg(scripts().join("scripts.py")).arg(protocol);
+        command.args(nodes.cluster.addresses().iter().map(|a| a.port().to_string()));
+        let text = succeed(command);
+        assert!(text.trim_end().ends_with("done"), "{text}");
+    }
+}
+
 #[test]
 fn redis_py_goes_on_with_another_node_when_one_is_killed() {
     let mut nodes = Nodes::start("disk");

@@ -25,6 +25,7 @@ mod partitions;
 mod plain_registers;
 mod positions;
 mod quorum;
+mod scripts;
 mod settings;
 mod starting;
 mod statistics;
