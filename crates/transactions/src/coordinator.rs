@@ -50,6 +50,8 @@ pub(crate) struct Coordinator {
     record: Key,
     deadline: Nanos,
     keys: BTreeMap<Key, KeyStep>,
+    /// Keys that a request with an unknown outcome may have taken.
+    unclear: BTreeSet<Key>,
     phase: Phase,
     runs: u32,
     /// Its runs hold up a worker for too long.
@@ -119,6 +121,7 @@ impl Coordinator {
             txid,
             deadline,
             keys: keys.into_iter().map(|key| (key, KeyStep::Taking(None))).collect(),
+            unclear: BTreeSet::new(),
             phase: Phase::Taking,
             runs,
             is_long: false,
@@ -216,19 +219,25 @@ impl Coordinator {
                 *step = KeyStep::Blocked(conflict);
                 return out.run_hidden(Purpose::ReadRecord(key), other, record::read());
             }
+            Outcome::Unknown if matches!(self.phase, Phase::Taking) => {
+                // To take it twice has one effect.
+                *step = KeyStep::Taking(conflict);
+                self.unclear.insert(key.clone());
+                return self.take(&key, None, out);
+            }
             Outcome::Unknown => *step = KeyStep::Unclear,
             _ => {
-                self.keys.remove(&key);
+                if self.unclear.contains(&key) {
+                    *step = KeyStep::Unclear;
+                } else {
+                    self.keys.remove(&key);
+                }
                 if matches!(self.phase, Phase::Taking) {
                     return self.abort(outcome, out);
                 }
             }
         }
         match &mut self.phase {
-            Phase::Taking if matches!(self.keys.get(&key), Some(KeyStep::Unclear)) => {
-                // It was not committed, so it has no effect.
-                self.abort(Outcome::NoQuorum, out);
-            }
             Phase::Taking => self.run_program(out),
             // It was aborted meanwhile.
             Phase::Settling(ending) => match self.keys.get(&key) {
@@ -463,6 +472,11 @@ impl Coordinator {
 
     /// Installs a decision at every key that is taken.
     fn settle_all(&mut self, record: Record, out: &mut Out) {
+        for key in &self.unclear {
+            if let Some(step @ KeyStep::Blocked(_)) = self.keys.get_mut(key) {
+                *step = KeyStep::Unclear;
+            }
+        }
         self.keys.retain(|_, step| !matches!(step, KeyStep::Blocked(_)));
         let is_held = |step: &KeyStep| matches!(step, KeyStep::Taken(_) | KeyStep::Unclear);
         let held = self.keys.iter().filter(|(_, step)| is_held(step));

@@ -57,6 +57,20 @@ fn reply_comes_after_two_round_trips() {
     assert!(!world.has_timers(), "an ended transaction leaves none");
 }
 
+#[test]
+fn key_with_an_unknown_outcome_is_taken_again() {
+    let mut world = World::new(1, Faults::NONE);
+    world.begin(0, &[0, 1]);
+    world.doubt_one();
+    for _ in 0..10 {
+        world.deliver_all();
+    }
+    assert_eq!(world.committed, 1);
+    world.heal();
+    world.check_registers(1);
+    assert!(check(&world.history, Promise::Strict).holds());
+}
+
 /// A coordinator that dies after any number of requests leaves no lock that stays.
 #[test]
 fn locks_of_a_dead_coordinator_end() {

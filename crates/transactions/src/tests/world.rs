@@ -431,6 +431,14 @@ impl World {
         }
     }
 
+    /// The outcome of the first request is unknown: it may still run.
+    pub(super) fn doubt_one(&mut self) {
+        let request = self.requests.remove(0);
+        self.requests.push(Request { is_orphan: true, ..request.clone() });
+        let outcome = Outcome::Unknown;
+        self.with(request.node, |service, cx| service.on_outcome(cx, request.token, outcome));
+    }
+
     fn deliver(&mut self, at: usize) {
         let request = self.requests.remove(at);
         if !request.is_orphan && self.is_paused(request.node) {
