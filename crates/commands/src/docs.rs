@@ -64,7 +64,7 @@ A plain `SET` is a `write`. With a condition, `GET` or `KEEPTTL` it is an `updat
 |---|---|
 | `DEL`, `UNLINK`, `EXISTS`, `TOUCH` | each key on its own: linearizable per key; atomic together within `MULTI` |
 | other commands on several keys, transactions | at most 128 keys (16,384 if they only read), 4,096 commands, 32 MiB of commands; changes of at most `max-value-size` together |
-| in `MULTI` | commands of connection, server and scripting are refused, and `EXEC` answers `-EXECABORT` |
+| in `MULTI` | `FLUSHALL`, `FLUSHDB`, `SCAN`, `KEYS`, `DBSIZE`, `RANDOMKEY`, `WAIT`, `SCRIPT`, `HELLO`, `AUTH`, `MONITOR`, and `SELECT` of another database are refused: `EXEC` answers `-EXECABORT` |
 | `WATCH` | a `SET` and a `DEL` of an absent key in between pass; the keys are of one database |
 | `EXPIREAT`, `EXAT` in the past | the key ends once a quorum of clocks agrees; later commands of the same pipeline may still see it |
 | wrong options | an error, whether the key exists or not |

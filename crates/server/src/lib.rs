@@ -19,6 +19,7 @@ mod cursor;
 mod encoding;
 mod endpoints;
 mod errors;
+mod exec;
 mod explain;
 mod histogram;
 mod info;

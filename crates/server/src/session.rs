@@ -2,6 +2,7 @@
 
 mod patience;
 mod rules;
+mod transact;
 mod waits;
 mod walks;
 
@@ -11,23 +12,21 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use base::Nanos;
 use commands::spec::Flag;
 use commands::{Combine, CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
-use node::config::DatabaseConfig;
 use node::session::{self, Client, ClientPort, SessionContext, Socket, Token};
 use resp::{Limits, Parser, Progress};
-use types::{Clock, Database, Once, Outcome, Reply, SessionId};
+use types::{Clock, Database, Outcome, Reply, SessionId};
 
-use crate::budget::Cost;
 use crate::clients::{ClientFacts, State};
+use crate::exec::Executing;
 use crate::monitor::Monitor;
 use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token};
 use crate::recorder::{Call, Recorder};
 use crate::script_command::{Lookup, Rerun};
 use crate::sentinel::Sentinel;
 use crate::session_factory::Shared;
-use crate::transaction::{ONCE_WITHOUT_KEYS, Transaction};
+use crate::transaction::Transaction;
 use crate::{
     client_command, cluster_command, config_command, encoding, info, memory_command, outcomes,
-    program,
 };
 
 pub(crate) use self::rules::bulk_len_max;
@@ -76,6 +75,10 @@ pub(crate) struct Session {
     /// The connection ends at once, with replies that are not written yet.
     gone: bool,
     pub(crate) transaction: Transaction,
+    /// The `EXEC` under way.
+    pub(crate) executing: Option<Executing>,
+    /// Set while replies go into `EXEC`'s.
+    pub(crate) captured: Option<Vec<Reply>>,
     pub(crate) lookup: Option<Lookup>,
     pub(crate) rerun: Option<Rerun>,
     kill: Arc<AtomicBool>,
@@ -121,6 +124,8 @@ impl Session {
             closing: false,
             gone: false,
             transaction: Transaction::default(),
+            executing: None,
+            captured: None,
             lookup: None,
             rerun: None,
             kill,
@@ -252,47 +257,9 @@ impl Session {
                 self.go_on(number, cx);
             }
             Ok(Plan::Keys { .. }) => self.transact_line(args, clock, None, cx),
-            Ok(Plan::Once { mut once, inner }) => {
-                once.window = self.shared.limits.once_window();
-                let (args, once) = (&args[inner..], Some(once));
-                if args[0].eq_ignore_ascii_case(b"exec") {
-                    self.exec(once, cx);
-                } else if program::is_script(args) {
-                    self.eval_under(once, args, cx);
-                } else {
-                    self.transact_line(args, clock, once, cx);
-                }
-            }
+            Ok(Plan::Once { once, inner }) => self.run_once(once, &args[inner..], clock, cx),
             Err(error) => self.say(cx, error.into()),
         }
-    }
-
-    fn has_transactions(&self, cx: &SessionContext<'_>) -> bool {
-        let database = self.database();
-        let mut databases = cx.node.config().databases.iter();
-        databases.find(|one| one.database == database).is_some_and(DatabaseConfig::has_transactions)
-    }
-
-    fn transact_line(
-        &mut self,
-        args: &[&[u8]],
-        clock: Clock,
-        once: Option<Once>,
-        cx: &mut SessionContext<'_>,
-    ) {
-        let Some(positions) = cx.positions() else {
-            return self.say(cx, outcomes::reply(Outcome::Loading));
-        };
-        let max = self.shared.limits.max_value_len();
-        let transaction = program::of_line(positions, self.database(), args, clock, max);
-        if once.is_some() && transaction.keys.is_empty() {
-            return self.say_error(cx, ONCE_WITHOUT_KEYS);
-        }
-        let transaction = transaction.under(once);
-        let asked_len = args.iter().map(|arg| arg.len()).sum();
-        self.hold = Hold::Answers;
-        let number = self.wait(Answer::Waiting(Cost { asked_len, values: 1 }));
-        cx.transact(token(number, 0), transaction);
     }
 
     /// Takes a place in the order of replies.
@@ -325,6 +292,9 @@ impl Session {
 
     /// Answers at once, behind pending replies.
     pub(crate) fn say(&mut self, cx: &mut SessionContext<'_>, reply: Reply) {
+        if let Some(captured) = &mut self.captured {
+            return captured.push(reply);
+        }
         self.has_failed = reply.is_error();
         if !self.pipeline.is_empty() {
             self.wait(Answer::Ready(reply));
@@ -345,7 +315,12 @@ impl Session {
         self.say(cx, Reply::error(text.to_string()));
     }
 
-    fn execute(&mut self, verb: SessionVerb, args: &[&[u8]], cx: &mut SessionContext<'_>) {
+    pub(crate) fn execute(
+        &mut self,
+        verb: SessionVerb,
+        args: &[&[u8]],
+        cx: &mut SessionContext<'_>,
+    ) {
         match verb {
             SessionVerb::Ping if args.len() > 2 => {
                 self.say(cx, commands::errors::wrong_arity("ping").into());
@@ -641,6 +616,7 @@ impl session::Session for Session {
             self.flush(cx);
             return;
         };
+        let outcome = self.on_executed(number, outcome, cx);
         match self.pipeline.get_mut(number) {
             Some(Pending { answer: Answer::Walk(walk), .. }) => {
                 walk.take(part, outcome);

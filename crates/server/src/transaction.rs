@@ -11,6 +11,7 @@ use node::session::SessionContext;
 use types::{Database, Key, Once, Outcome, Reply};
 
 use crate::budget::Cost;
+use crate::exec::{self, Executing, is_local};
 use crate::outcomes;
 use crate::pipeline::{Answer, token};
 use crate::program;
@@ -108,10 +109,10 @@ fn obstacle(spec: &CommandSpec) -> Option<String> {
     let is_pure = match spec.execution {
         Execution::Key(_) | Execution::PerKey(..) | Execution::Keys(_) => true,
         Execution::Table(_) | Execution::Script => true,
-        Execution::Session(_) | Execution::Around(_) | Execution::Container => false,
+        Execution::Session(_) => is_local(spec),
+        Execution::Around(_) | Execution::Container => false,
     };
-    let is_allowed = is_pure && !spec.has(Flag::Admin);
-    (!is_allowed).then(|| format!("ERR '{}' is not supported inside MULTI", spec.name))
+    (!is_pure).then(|| format!("ERR '{}' is not supported inside MULTI", spec.name))
 }
 
 impl Session {
@@ -130,7 +131,8 @@ impl Session {
         args: &[&[u8]],
         cx: &mut SessionContext<'_>,
     ) {
-        if let Some(obstacle) = obstacle(spec) {
+        let obstacle = obstacle(spec).or_else(|| self.leaves_database(spec, args));
+        if let Some(obstacle) = obstacle {
             self.transaction.fail();
             return self.say_error(cx, &obstacle);
         }
@@ -155,6 +157,14 @@ impl Session {
         self.say_error(cx, &obstacle);
     }
 
+    /// The error for `SELECT` of another database.
+    fn leaves_database(&self, spec: &CommandSpec, args: &[&[u8]]) -> Option<String> {
+        let own = self.database().0.to_string();
+        let is_select = matches!(spec.execution, Execution::Session(SessionVerb::Select));
+        let leaves = is_select && args.get(1).is_some_and(|index| *index != own.as_bytes());
+        leaves.then(|| "ERR SELECT of another database is not supported inside MULTI".into())
+    }
+
     pub(crate) fn exec(&mut self, once: Option<Once>, cx: &mut SessionContext<'_>) {
         if !self.transaction.is_open() {
             return self.say_error(cx, "ERR EXEC without MULTI");
@@ -166,10 +176,37 @@ impl Session {
         if !watched.is_empty() && database != Some(self.database()) {
             return self.say_error(cx, OTHER_DATABASE);
         }
-        if lines.is_empty() && (watched.is_empty() || once.is_some()) {
+        self.show_lines(&lines, cx);
+        let (specs, lines, local) = exec::split(lines);
+        let has_keys = !lines.is_empty() || !watched.is_empty();
+        if specs.is_empty() && (watched.is_empty() || once.is_some()) {
             return self.say(cx, Reply::Array(Vec::new()));
         }
-        self.run_transaction(lines, watched, (gate.is_some(), once), cx);
+        let executing = Executing::new(specs, local, cx.moment);
+        if has_keys {
+            return self.run_transaction(lines, watched, (gate.is_some(), once), executing, cx);
+        }
+        if once.is_some() {
+            return self.say_error(cx, ONCE_WITHOUT_KEYS);
+        }
+        let replies = self.complete(executing, Vec::new(), cx);
+        self.say(cx, Reply::Array(replies));
+    }
+
+    fn wait_for_exec(&mut self, cost: Cost, mut executing: Executing) -> u64 {
+        let number = self.wait(Answer::Waiting(cost));
+        executing.number = number;
+        self.executing = Some(executing);
+        number
+    }
+
+    fn show_lines(&self, lines: &[Vec<Bytes>], cx: &SessionContext<'_>) {
+        for line in lines {
+            let args: Vec<&[u8]> = line.iter().map(AsRef::as_ref).collect();
+            if let Ok(spec) = commands::find(&args) {
+                self.show_to_monitors(spec, &args, cx);
+            }
+        }
     }
 
     fn run_transaction(
@@ -177,6 +214,7 @@ impl Session {
         lines: Vec<Vec<Bytes>>,
         watched: Vec<(Key, Option<u64>)>,
         (writes, once): (bool, Option<Once>),
+        executing: Executing,
         cx: &mut SessionContext<'_>,
     ) {
         let clock = self.clock(cx);
@@ -195,7 +233,7 @@ impl Session {
         let database = self.database();
         self.hold = Hold::Answers;
         if borrowed.iter().any(|line| program::is_script(line)) {
-            let number = self.wait(Answer::Waiting(cost));
+            let number = self.wait_for_exec(cost, executing);
             let lines = script_command::Lines { lines, is_list: true, watched, once };
             return self.run_lines(number, lines, cx);
         }
@@ -207,7 +245,7 @@ impl Session {
                     Some(once) => command.under(once),
                     None => command,
                 };
-                let number = self.wait(Answer::Waiting(cost));
+                let number = self.wait_for_exec(cost, executing);
                 cx.run(token(number, 0), database, key, command);
             }
             None if once.is_some() => self.say_error(cx, ONCE_WITHOUT_KEYS),
@@ -218,14 +256,15 @@ impl Session {
                     Ok(_) => Reply::from(commands::errors::SYNTAX),
                     Err(error) => error.into(),
                 });
-                let replies = Reply::array(replies);
-                self.say(cx, replies);
+                let replies = replies.collect();
+                let replies = self.complete(executing, replies, cx);
+                self.say(cx, Reply::Array(replies));
             }
             _ => {
                 let max = self.shared.limits.max_value_len();
                 let transaction =
                     program::of_lines(positions, database, lines, watched, clock, max, writes);
-                let number = self.wait(Answer::Waiting(cost));
+                let number = self.wait_for_exec(cost, executing);
                 cx.transact(token(number, 0), transaction.under(once));
             }
         }

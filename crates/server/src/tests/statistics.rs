@@ -119,3 +119,15 @@ fn reads_count_hits_and_misses_by_key() {
         assert!(said.contains(&format!("{field}\r\n")), "{field} in {said}");
     }
 }
+
+#[test]
+fn lines_of_exec_count_as_calls() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    for line in ["MULTI", "SET a 1", "LPUSH a x", "PING", "GET b", "EXEC"] {
+        world.ask(&mut client, line);
+    }
+    let expected =
+        ["exec 1 0 0", "get 1 0 0", "lpush 1 0 1", "multi 1 0 0", "ping 1 0 0", "set 1 0 0"];
+    assert_eq!(stats(&mut world, &mut client), expected);
+}

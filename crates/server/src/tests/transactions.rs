@@ -231,3 +231,40 @@ fn line_of_many_keys_is_taken_at_once() {
     assert_eq!(world.say(&mut client, request.as_bytes()), "+OK\r\n");
     assert_eq!(world.registers.len(), 30_000);
 }
+
+#[test]
+fn commands_of_the_connection_run_in_exec() {
+    check(&[
+        ("MULTI", "+OK"),
+        ("PING", "+QUEUED"),
+        ("SET a 1", "+QUEUED"),
+        ("CLIENT SETNAME me", "+QUEUED"),
+        ("INCR b", "+QUEUED"),
+        ("SELECT 0", "+QUEUED"),
+        ("CLIENT GETNAME", "+QUEUED"),
+        ("EXEC", "*6\r\n+PONG\r\n+OK\r\n+OK\r\n:1\r\n+OK\r\n$2\r\nme"),
+        ("MULTI", "+OK"),
+        ("PING hello", "+QUEUED"),
+        ("UNWATCH", "+QUEUED"),
+        ("EXEC", "*2\r\n$5\r\nhello\r\n+OK"),
+        ("MULTI", "+OK"),
+        ("GET a", "+QUEUED"),
+        ("PING", "+QUEUED"),
+        ("EXEC", "*2\r\n$1\r\n1\r\n+PONG"),
+        ("MULTI", "+OK"),
+        ("SELECT 1", "-ERR SELECT of another database is not supported inside MULTI"),
+        ("EXEC", ABORTED),
+    ]);
+}
+
+#[test]
+fn overtaken_exec_runs_no_command_of_the_connection() {
+    check(&[
+        ("WATCH a", "+OK"),
+        ("SET a 2", "+OK"),
+        ("MULTI", "+OK"),
+        ("CLIENT SETNAME me", "+QUEUED"),
+        ("EXEC", "*-1"),
+        ("CLIENT GETNAME", "$-1"),
+    ]);
+}
