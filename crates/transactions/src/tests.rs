@@ -1,6 +1,8 @@
 //! Services over registers in memory, with late, lost and unanswered requests, restarts and pauses.
 
+mod mistakes;
 mod registers;
+mod schedules;
 mod world;
 
 use base::Nanos;
@@ -138,9 +140,13 @@ fn repeat_of_nil_is_nil() -> bool {
     world.committed == 0
 }
 
+fn nil_is_repeated() {
+    assert!(repeat_of_nil_is_nil());
+}
+
 #[test]
 fn nil_is_remembered() {
-    assert!(repeat_of_nil_is_nil());
+    nil_is_repeated();
     mutation::set(Some(Mutation::OnceWithoutChange));
     let is_nil = repeat_of_nil_is_nil();
     mutation::set(None);

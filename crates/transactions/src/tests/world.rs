@@ -1,5 +1,7 @@
 //! Nodes with a service each, clients that append to lists and read them, and a clock.
 
+mod hands;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
