@@ -69,7 +69,8 @@ impl Run {
 
     pub(super) fn settle(&mut self) -> Result<(), Wrong> {
         let lines_last = self.profile.habits.window.0 * MILLI * SLOWEST;
-        self.run_until(self.world.now() + IDLE_MAX + lines_last, |run| {
+        let locks_last = if self.profile.has_transactions() { LINGER_MAX } else { 0 };
+        self.run_until(self.world.now() + IDLE_MAX + lines_last + locks_last, |run| {
             run.world.is_idle() && run.world.is_connected()
         })?;
         match self.world.busy() {
