@@ -58,13 +58,21 @@ pub(crate) fn argument(lua: &Lua, number: usize, function: &str, message: &str) 
     text(lua, format!("bad argument #{number} to '{function}' ({message})"))
 }
 
-/// `source:line: ` of the function at a level of the stack.
-fn position(lua: &Lua, level: usize) -> String {
-    let place = lua.inspect_stack(level, |debug| {
-        let line = debug.current_line()?;
-        Some(format!("{}:{line}: ", debug.source().short_src?))
-    });
-    place.flatten().unwrap_or_default()
+/// `source:line: ` of the function at a level of the stack, or of its caller if it is a wrapper.
+fn position(lua: &Lua, mut level: usize) -> String {
+    loop {
+        let found = lua.inspect_stack(level, |debug| {
+            let source = debug.source();
+            let is_wrapper = source.source.as_deref() == Some(WRAPPERS);
+            let place = debug.current_line().zip(source.short_src);
+            (is_wrapper, place.map(|(line, name)| format!("{name}:{line}: ")))
+        });
+        match found {
+            Some((true, _)) => level += 1,
+            Some((false, place)) => return place.unwrap_or_default(),
+            None => return String::new(),
+        }
+    }
 }
 
 /// Source and line of the innermost Lua function of the script, for an error handler.

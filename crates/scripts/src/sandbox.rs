@@ -52,11 +52,13 @@ fn narrow_strings(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
     let run = current.clone();
     let repeat = lua.create_function(move |lua, values| strings::repeat(lua, &run, values))?;
     library.raw_set("rep", repeat)?;
-    for (function, call) in strings::PATTERN_FUNCTIONS {
+    for (name, call) in strings::PATTERN_FUNCTIONS {
+        // Scripts know it as an iterator only.
+        let function = if name == "scan" { "gmatch" } else { name };
         let run = current.clone();
         let call = lua
             .create_function(move |lua, values| call(&Arguments { lua, function, values }, &run))?;
-        library.raw_set(function, call)?;
+        library.raw_set(name, call)?;
     }
     Ok(())
 }

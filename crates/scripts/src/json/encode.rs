@@ -67,7 +67,7 @@ impl Encoder<'_> {
 
     /// The greatest index of a table that has only indexes as keys.
     fn array_len(&self, table: &Table) -> Result<Option<i64>> {
-        let (mut max, mut count, mut is_array) = (0, 0, true);
+        let (mut max, mut count, mut is_array) = (0_i32, 0_i64, true);
         for pair in table.pairs::<Value, Value>() {
             let index = match pair?.0 {
                 Value::Integer(key) => Some(key as f64),
@@ -76,7 +76,11 @@ impl Encoder<'_> {
             };
             match index.filter(|key| *key >= 1.0) {
                 Some(key) => {
-                    max = max.max(key.min(f64::from(i32::MAX)) as i64);
+                    if key > f64::from(max) {
+                        // An index that is no `int` of C becomes the least one.
+                        let fits = key <= f64::from(i32::MAX);
+                        max = if fits { key as i32 } else { i32::MIN };
+                    }
                     count += 1;
                 }
                 None => {
@@ -88,6 +92,7 @@ impl Encoder<'_> {
         if !is_array {
             return Ok(None);
         }
+        let max = i64::from(max);
         let Settings { converts_sparse, sparse_ratio, sparse_safe, .. } = *self.settings;
         if sparse_ratio > 0 && max > count * sparse_ratio && max > sparse_safe {
             if !converts_sparse {
