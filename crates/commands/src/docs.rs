@@ -52,6 +52,7 @@ Reference for developers, generated from the command table: `UPDATE=1 cargo test
 - [Deviations from Redis](#deviations-from-redis)
 - [ONCE](#once)
 - [Limits](#limits)
+- [Compatibility](#compatibility)
 - GROUPS
 
 Replies and errors are those of Redis 7.4.
@@ -73,6 +74,8 @@ A plain `SET` is a `write`. With a condition, `GET` or `KEEPTTL` it is an `updat
 | `DBSIZE` | a list from a quorum below 100,000 keys; above, the count that the node maintains |
 | `INFO keyspace` | that count: exact below 100,000 keys per worker, within 1 % above; without `avg_ttl` |
 | `OBJECT IDLETIME` | an error: times of access are not kept |
+| `CLUSTER` | slots are dealt over the nodes that are up and decide nothing else; no redirection is sent; `CLUSTER LINKS` is empty; keys by slot and changes are refused |
+| `LASTSAVE`, `ROLE` | the start of the process; always a master |
 | full disk | `-OOM` to commands with the flag `denyoom`, and to `ONCE`; no effect |
 
 ## ONCE
@@ -115,9 +118,9 @@ const SECTIONS: &[(Group, &str)] = &[
     (Group::Server, "Server"),
 ];
 
-/// `docs/reference/commands.md`.
+/// `docs/reference/commands.md`. `shares` is the text of `compat/shares.toml`.
 #[must_use]
-pub fn markdown() -> String {
+pub fn markdown(shares: &str) -> String {
     let sections = SECTIONS.iter().map(|&(group, title)| {
         (title, table::rows().filter(|spec| spec.group == group).collect::<Vec<_>>())
     });
@@ -125,6 +128,7 @@ pub fn markdown() -> String {
     let link = |title: &str| format!("[{title}](#{})", title.to_lowercase().replace(' ', "-"));
     let links: Vec<String> = sections.iter().map(|(title, _)| link(title)).collect();
     let mut page = INTRODUCTION.replace("- GROUPS", &format!("- {}", links.join(", ")));
+    page.push_str(&compatibility(shares));
     for (title, rows) in sections {
         let _ = write!(
             page,
@@ -136,6 +140,29 @@ pub fn markdown() -> String {
         }
     }
     page
+}
+
+const COMPATIBILITY: &str = "
+## Compatibility
+
+Own tests of client libraries, run on three nodes by `./x suites redis_py go_redis`.
+Tests that need a feature which this store does not have are left out: `compat/` names each with its reason.
+
+| tests | passed | failed | share |
+|---|---|---|---|
+";
+
+/// A section with a row for each line `"SUITE" = { passed = N, failed = N }`.
+fn compatibility(shares: &str) -> String {
+    let row = |line: &str| {
+        let (suite, counts) = line.strip_prefix('"')?.split_once("\" = { passed = ")?;
+        let (passed, failed) = counts.strip_suffix(" }")?.split_once(", failed = ")?;
+        let (good, bad): (u32, u32) = (passed.parse().ok()?, failed.parse().ok()?);
+        let share = 100.0 * f64::from(good) / f64::from((good + bad).max(1));
+        Some(format!("| {suite} | {good} | {bad} | {share:.1} % |\n"))
+    };
+    let rows: String = shares.lines().filter_map(row).collect();
+    format!("{COMPATIBILITY}{rows}")
 }
 
 fn put_row(page: &mut String, spec: &CommandSpec) {

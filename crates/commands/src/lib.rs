@@ -44,6 +44,9 @@ mod string;
 pub mod table;
 mod transactions;
 
+/// The version whose behaviour clients may expect.
+pub const REDIS_VERSION: &str = "7.4.0";
+
 pub use errors::ErrorReply;
 pub use interpreter::Interpreter;
 pub use plan::{Combine, Execution, ONCE_ARGUMENTS, Plan};

@@ -4,9 +4,21 @@ use crate::errors::ErrorReply;
 
 /// Names in lower case.
 const REFUSED: &[(&str, &str)] = &[
+    ("bgrewriteaof", "there is no append-only file"),
+    ("bgsave", "there are no snapshots, see the durability of a database"),
+    ("debug", "see KEY.EXPLAIN and INFO"),
+    ("failover", "every node takes writes, so there is no master to replace"),
     ("migrate", "send the reply of DUMP to RESTORE of the other server"),
+    ("module", "there are no modules"),
     ("move", "a key stays in its database"),
+    ("psync", "nodes replicate by a protocol of their own"),
+    ("replconf", "nodes replicate by a protocol of their own"),
+    ("replicaof", "the members of a cluster are those of --cluster"),
+    ("save", "there are no snapshots, see the durability of a database"),
+    ("shutdown", "stop the process of the node"),
+    ("slaveof", "the members of a cluster are those of --cluster"),
     ("swapdb", "a database keeps its number"),
+    ("sync", "nodes replicate by a protocol of their own"),
     ("waitaof", "there is no append-only file, see WAIT"),
 ];
 

@@ -8,6 +8,7 @@ crate::module::modules! {
     dbsize,
     flushall,
     info,
+    lastsave,
     lolwut,
     memory,
     role,

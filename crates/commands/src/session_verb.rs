@@ -36,6 +36,7 @@ pub enum SessionVerb {
     MemoryStats,
     DbSize,
     Time,
+    LastSave,
     Wait,
     Multi,
     Exec,

@@ -12,8 +12,7 @@ use types::Reply;
 use crate::counts::CommandTotal;
 use crate::session::Session;
 
-/// The version whose behaviour clients may expect.
-pub(crate) const REDIS_VERSION: &str = "7.4.0";
+pub(crate) use commands::REDIS_VERSION;
 
 const SECTIONS: &[&str] = &[
     "server",

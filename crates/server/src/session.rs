@@ -360,6 +360,10 @@ impl Session {
                 let texts = numbers.iter().map(|number| Reply::bulk(number.to_string()));
                 self.say(cx, Reply::array(texts));
             }
+            SessionVerb::LastSave => {
+                let up = cx.node.status().up.0;
+                self.say(cx, Reply::Integer((cx.unix.0.saturating_sub(up) / 1_000) as i64));
+            }
             SessionVerb::Info => {
                 let reply = info::reply(self, &args[1..], cx);
                 self.say(cx, reply);

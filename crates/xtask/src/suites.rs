@@ -16,7 +16,7 @@ use crate::{root, run, target};
 const FOLDER: &str = "tools/suites";
 
 /// Suites with a short form, for `./x test`: they install nothing that takes minutes.
-const SHORT: &[&str] = &["clients"];
+const SHORT: &[&str] = &["clients", "redis_py"];
 
 /// Which suites run.
 #[derive(Args)]

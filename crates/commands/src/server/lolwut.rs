@@ -20,5 +20,7 @@ const ROW: CommandSpec = CommandSpec {
 };
 
 fn reply(_: &Arguments<'_>) -> Result<Reply, ErrorReply> {
-    Ok(Reply::text("Scraped and written over, again and again.\n"))
+    // As from redis-server, the last line has the version.
+    let version = crate::REDIS_VERSION;
+    Ok(Reply::text(format!("Scraped and written over, again and again.\nRedis ver. {version}\n")))
 }

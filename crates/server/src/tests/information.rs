@@ -132,3 +132,14 @@ fn a_client_list_shows_buffers_and_states() {
     let said = world.ask(&mut other, "CLIENT LIST ID 1");
     assert!(said.contains(" flags=x ") && said.contains(" multi=0 "), "{said}");
 }
+
+#[test]
+fn last_save_is_the_start_of_the_process() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    world.tick(Nanos::from_secs(9));
+    assert_eq!(world.ask(&mut client, "LASTSAVE"), ":5\r\n");
+    let said = world.ask(&mut client, "BGSAVE");
+    assert!(said.starts_with("-ERR 'bgsave' is not supported: there are no snapshots"), "{said}");
+    assert!(world.ask(&mut client, "LOLWUT").contains("\nRedis ver. 7.4.0\n"));
+}
