@@ -76,7 +76,7 @@ def tested(python, folder, port, protocol, short):
     report = os.path.join(folder, f"resp{protocol}.xml")
     command = [python, "-m", "pytest", "--quiet", "-p", "palimpsest_skips", "-p", "no:cacheprovider", "-p", "no:warnings"]
     command += [f"--timeout={SECONDS_MAX}", "--tb=line", f"--junitxml={report}", "--capture=fd"]
-    command += [f"--redis-url=redis://127.0.0.1:{port}/9", f"--protocol={protocol}"]
+    command += [f"--redis-url=redis://127.0.0.1:{port}/0", f"--protocol={protocol}"]
     environment = dict(os.environ, PYTHONPATH=HERE, COMPAT_SKIPS=skips("redis-py"))
     if short:
         environment["COMPAT_SHORT"] = "1"
