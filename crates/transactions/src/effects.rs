@@ -1,6 +1,6 @@
 //! Requests of a service to its worker.
 
-use crate::program::Computation;
+use crate::program::{Computation, Transaction};
 use types::{Command, Database, Key, Outcome, Tag, Txid};
 
 /// The word of a coordinator's node about a transaction.
@@ -21,6 +21,8 @@ pub enum Effect {
     Reply { tag: Tag, outcome: Outcome },
     /// Ask the coordinator's node, which is the worker of the record's shard there, for its status.
     Ask { txid: Txid, record: Key },
+    /// Begin a transaction at the worker of its first key, which is known now.
+    Begin { tag: Tag, transaction: Transaction },
     /// Run a program where it holds up no worker.
     Compute(Computation),
 }

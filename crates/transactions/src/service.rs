@@ -183,9 +183,8 @@ impl Service {
             }
             Ran::Needs(keys) => {
                 transaction.keys = keys;
-                retry.keys = snapshot::keys_of(&retry.transaction);
-                retry.runs = 1;
-                self.attempt(cx, retry);
+                let Retry { tag, transaction, .. } = retry;
+                cx.effects.push(Effect::Begin { tag, transaction });
             }
         }
     }

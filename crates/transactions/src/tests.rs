@@ -1,6 +1,7 @@
 //! Services over registers in memory, with late, lost and unanswered requests, restarts and pauses.
 
 mod mistakes;
+mod programs;
 mod registers;
 mod schedules;
 mod world;

@@ -378,7 +378,7 @@ impl Clients {
                 (shard_of(from_hash), Input::List { tag, database, from_hash, limit })
             }
             Wanted::Transact(transaction) => {
-                let first = transaction.keys.first().map_or(Shard(0), Key::shard);
+                let first = transaction.keys.first().map_or(Shard(self.worker as u8), Key::shard);
                 (first, Input::Transaction { tag, transaction })
             }
             Wanted::Explain { database, key } => {

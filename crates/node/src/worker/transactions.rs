@@ -181,6 +181,13 @@ impl Worker {
                 let input = Input::Request { tag, session, database, key, command };
                 self.pass_on(shard, input);
             }
+            Effect::Begin { tag, transaction } => {
+                // It counts at the worker where it begins.
+                self.shared.counters.requests -= 1;
+                self.shared.in_progress -= 1;
+                let shard = transaction.keys.first().map_or(Shard(0), Key::shard);
+                self.pass_on(shard, Input::Transaction { tag, transaction });
+            }
             Effect::Compute(computation) => self.computations.push(computation),
             Effect::Ask { txid, record } => {
                 let back = Shard(self.shared.index as u8);

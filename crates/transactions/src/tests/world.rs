@@ -344,7 +344,7 @@ impl World {
                 });
             }
             Effect::Reply { tag, outcome } => self.reply(tag, outcome),
-            Effect::Compute(computation) => panic!("{computation:?}"),
+            Effect::Compute(_) | Effect::Begin { .. } => panic!("{effect:?}"),
             Effect::Ask { txid, .. } => {
                 self.questions.push(Question { from: node, txid, answer: None });
             }
