@@ -214,8 +214,11 @@ impl LockedOut {
     }
 
     fn put(&mut self, operations: Vec<Operation>) {
+        let last = self.operations.last().map(Operation::arrival);
+        let is_behind = last <= operations.first().map(Operation::arrival);
+        let is_sorted = is_behind && operations.is_sorted_by_key(Operation::arrival);
         self.operations.extend(operations);
-        if !self.operations.is_sorted_by_key(Operation::arrival) {
+        if !is_sorted {
             self.operations.sort_by_key(Operation::arrival);
         }
     }
