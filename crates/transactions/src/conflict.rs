@@ -14,7 +14,7 @@ const PAUSE_MIN: Nanos = Nanos::from_millis(1);
 const PAUSE_MAX: Nanos = Nanos::from_millis(20);
 
 /// One lock, for as long as it is met.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Conflict {
     pub(crate) lock: Lock,
     /// When its coordinator was asked whether it lives; it has not answered since.

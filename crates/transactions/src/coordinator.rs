@@ -41,7 +41,7 @@ pub(crate) enum Purpose {
     Forget,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Coordinator {
     /// `None` once the client has its answer.
     tag: Option<Tag>,
@@ -58,7 +58,7 @@ pub(crate) struct Coordinator {
     is_long: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum KeyStep {
     Taking(Option<Conflict>),
     /// Another transaction's lock stands in the way.
@@ -68,7 +68,7 @@ enum KeyStep {
     Unclear,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Phase {
     Taking,
     /// The program runs elsewhere.
@@ -83,7 +83,7 @@ enum Phase {
     Done,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Ending {
     record: Record,
     /// With the tries so far.
@@ -100,7 +100,7 @@ pub(crate) enum Fate {
 }
 
 /// A transaction to be attempted again, with its priority.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Retry {
     pub(crate) tag: Tag,
     pub(crate) transaction: Transaction,

@@ -19,7 +19,7 @@ pub(crate) enum Purpose {
     Forget,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Patrol {
     record: Key,
     txid: Txid,

@@ -24,7 +24,7 @@ pub(crate) enum Purpose {
     Forget,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Resolver {
     key: Key,
     conflict: Conflict,

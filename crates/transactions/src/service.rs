@@ -46,7 +46,7 @@ impl Cx<'_> {
 }
 
 /// Sans-IO: events come in, effects go out. One per worker.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Service {
     me: NodeId,
     incarnation: Incarnation,
@@ -66,7 +66,7 @@ pub struct Service {
 }
 
 /// The owner of a program that runs elsewhere.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Computing {
     /// It has no keys yet.
     Start(Box<Retry>),
@@ -75,7 +75,7 @@ enum Computing {
 }
 
 /// The sender of a request to a register.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Asked {
     Coordinator(u64, coordinator::Purpose),
     Snapshot(u64, snapshot::Purpose),

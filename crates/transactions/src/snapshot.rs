@@ -24,7 +24,7 @@ pub(crate) struct Purpose {
     key: Key,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     retry: Option<Retry>,
     /// Number of the collect in progress.

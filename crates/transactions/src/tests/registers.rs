@@ -31,7 +31,7 @@ pub(super) struct Register {
     remembered: BTreeMap<bytes::Bytes, (u64, Reply)>,
 }
 
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Registers {
     pub(super) all: BTreeMap<(Database, Key), Register>,
 }

@@ -1,6 +1,7 @@
 //! Nodes with a service each, clients that append to lists and read them, and a clock.
 
 mod hands;
+mod small;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -81,6 +82,7 @@ struct Open {
     retries: u32,
 }
 
+#[derive(Clone)]
 pub(super) struct World {
     rng: Prng,
     faults: Faults,
