@@ -117,7 +117,11 @@ pub fn every() -> Vec<(SimConfig, &'static str)> {
         let media_faults = if name.contains("scrub") { MEDIA_FAULTS } else { 0 };
         (SimConfig { medium: Some(medium), media_faults, ..config_of("rmwpaxos") }, name)
     });
-    of_protocols.chain(of_media).collect()
+    let of_transactions = transactions::mutation::Mutation::ALL.iter().map(|mutation| {
+        let config = SimConfig { mix: Some(Mix::Transactions), ..config_of("rmwpaxos") };
+        (config, mutation.name())
+    });
+    of_protocols.chain(of_media).chain(of_transactions).collect()
 }
 
 fn config_of(protocol: &str) -> SimConfig {
