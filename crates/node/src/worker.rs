@@ -192,6 +192,7 @@ pub struct Worker {
     /// By engine: the protocol's name, and whether transactions may lock its registers.
     locking: Vec<(&'static str, bool)>,
     request_timeout: Nanos,
+    once_timeout: Nanos,
     /// Peers whose held frames exceeded the bound. Their links count as reset.
     resets: Vec<NodeId>,
 }
@@ -255,6 +256,7 @@ impl Worker {
             computations: Vec::new(),
             locking: Vec::new(),
             request_timeout: config.request_timeout,
+            once_timeout: config.once_timeout,
             resets: Vec::new(),
         };
         let mut rng = Prng::new(config.seed);

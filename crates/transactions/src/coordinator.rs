@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
 use bytes::Bytes;
+use types::limits::ONCE_REPLY_LEN_MAX;
 use types::{
     Access, Change, Command, Found, Key, Locked, Outcome, Refusal, Reply, Settle, Tag, Take, Then,
     Txid, Wire,
@@ -174,7 +175,7 @@ impl Coordinator {
         out: &mut Out,
     ) -> Fate {
         match purpose {
-            Purpose::Take(key) => self.on_taken(key, outcome, out),
+            Purpose::Take(key) => self.on_taken(cx, key, outcome, out),
             Purpose::ReadRecord(key) => self.on_record(cx, key, outcome, out),
             Purpose::Push(key) => self.on_record(cx, key, outcome, out),
             Purpose::Decide => return self.on_decided(cx, outcome, out),
@@ -198,7 +199,7 @@ impl Coordinator {
         if matches!(self.phase, Phase::Done) { Fate::Ended } else { Fate::Goes }
     }
 
-    fn on_taken(&mut self, key: Key, outcome: Outcome, out: &mut Out) {
+    fn on_taken(&mut self, cx: &Cx<'_>, key: Key, outcome: Outcome, out: &mut Out) {
         let Some(step) = self.keys.get_mut(&key) else { return };
         let conflict = match step {
             KeyStep::Taking(conflict) => conflict.take(),
@@ -238,7 +239,7 @@ impl Coordinator {
             }
         }
         match &mut self.phase {
-            Phase::Taking => self.run_program(out),
+            Phase::Taking => self.run_program(cx, out),
             // It was aborted meanwhile.
             Phase::Settling(ending) => match self.keys.get(&key) {
                 Some(KeyStep::Taken(_) | KeyStep::Unclear) => {
@@ -252,7 +253,7 @@ impl Coordinator {
     }
 
     /// All keys are taken: computes the changes and writes the commit.
-    fn run_program(&mut self, out: &mut Out) {
+    fn run_program(&mut self, cx: &Cx<'_>, out: &mut Out) {
         let mut states = States::new();
         for (key, step) in &self.keys {
             let KeyStep::Taken(found) = step else { return };
@@ -260,6 +261,9 @@ impl Coordinator {
         }
         if self.transaction.is_overtaken(&states) {
             return self.conclude(&states, Reply::NullArray, out);
+        }
+        if cx.now >= self.deadline {
+            return self.abort(Outcome::Refused(Refusal::Conflict), out);
         }
         self.runs += 1;
         if self.runs > RUNS_MAX {
@@ -310,6 +314,7 @@ impl Coordinator {
                 }
             }
             Ran::Done { changes, reply } => self.decide(&states, changes, reply, out),
+            Ran::Refused(reply) => self.abort(Outcome::Reply(reply), out),
         }
     }
 
@@ -335,7 +340,9 @@ impl Coordinator {
         let remembering = self.transaction.remembering().filter(|_| is_kept);
         let kept = |key: &Key| {
             let (_, once) = remembering.filter(|(it, _)| *it == key)?;
-            Some(Box::new((once.clone(), reply.clone())))
+            let is_short = reply.len() <= 2 * ONCE_REPLY_LEN_MAX
+                && reply.to_bytes().len() <= ONCE_REPLY_LEN_MAX;
+            Some(Box::new((once.clone(), is_short.then(|| reply.clone()))))
         };
         let entry = |(key, found): (&Key, &Found)| Entry {
             key: key.clone(),
@@ -559,7 +566,7 @@ impl Coordinator {
                 out.run_hidden(Purpose::Push(key), other, record::decide(&Record::Aborted));
             }
             Step::AskAndWait(until) => {
-                out.ask(conflict.lock.txid, other);
+                out.ask(conflict.lock.txid);
                 out.wake(until, Some(key));
             }
         }

@@ -19,8 +19,8 @@ pub enum Effect {
     Run { token: u64, database: Database, key: Key, command: Command },
     /// Answer a client.
     Reply { tag: Tag, outcome: Outcome },
-    /// Ask the coordinator's node, which is the worker of the record's shard there, for its status.
-    Ask { txid: Txid, record: Key },
+    /// Ask the coordinator, the worker that the id names, for its status.
+    Ask { txid: Txid },
     /// Begin a transaction at the worker of its first key, which is known now.
     Begin { tag: Tag, transaction: Transaction },
     /// Run a program where it holds up no worker.

@@ -93,7 +93,7 @@ impl Patrol {
         self.is_aborted = true;
         match cx.holder(self.txid) {
             Holder::Replaced => self.forget_aborted(out),
-            Holder::Up => out.ask(self.txid, self.record.clone()),
+            Holder::Up => out.ask(self.txid),
             Holder::Away => return true,
         }
         false

@@ -46,6 +46,8 @@ pub struct Computation {
 pub enum Ran {
     /// Changes of keys among the states; a key that stays may be left out.
     Done { changes: Vec<(Key, Change)>, reply: Reply },
+    /// It could not run here and now. It ends so, without effect.
+    Refused(Reply),
     /// States of these keys are needed: they are taken, and the program runs again.
     Needs(Vec<Key>),
     /// It would hold up a worker: it runs elsewhere.

@@ -5,7 +5,7 @@
 
 use base::Millis;
 use bytes::Bytes;
-use types::limits::{ONCE_SESSION_LEN_MAX, RECORD_LEN_MAX};
+use types::limits::{ONCE_REPLY_LEN_MAX, ONCE_SESSION_LEN_MAX};
 use types::wire::{put_blob, put_varint};
 use types::{
     Access, Applied, Change, Clock, Command, ExpiryChange, Hold, Key, Malformed, Once, Reader,
@@ -29,7 +29,7 @@ pub struct Entry {
     pub version: u64,
     pub change: Change,
     /// The key remembers the transaction so.
-    pub once: Option<Box<(Once, Reply)>>,
+    pub once: Option<Box<(Once, Option<Reply>)>>,
 }
 
 impl Entry {
@@ -75,7 +75,7 @@ impl Wire for Record {
                 put_blob(out, &once.session);
                 put_varint(out, once.seq);
                 put_varint(out, once.window.0);
-                put_blob(out, &reply.to_bytes());
+                put_blob(out, &reply.map(|reply| reply.to_bytes()).unwrap_or_default());
             }
         }
         for entry in entries {
@@ -93,7 +93,10 @@ impl Wire for Record {
                 let place = usize::try_from(reader.varint()?).map_err(|_| Malformed)?;
                 let session = Bytes::copy_from_slice(reader.blob(ONCE_SESSION_LEN_MAX)?);
                 let (seq, window) = (reader.varint()?, Millis(reader.varint()?));
-                let reply = Reply::from_bytes(reader.blob(RECORD_LEN_MAX)?)?;
+                let reply = match reader.blob(ONCE_REPLY_LEN_MAX)? {
+                    [] => None,
+                    bytes => Some(Reply::from_bytes(bytes)?),
+                };
                 let mut entries = decode_entries(reader)?;
                 let entry = entries.get_mut(place).ok_or(Malformed)?;
                 entry.once = Some(Box::new((Once { session, seq, window }, reply)));

@@ -108,7 +108,7 @@ impl Resolver {
                 out.run_hidden(Purpose::Push, self.record(), command);
             }
             Step::AskAndWait(until) => {
-                out.ask(self.conflict.lock.txid, self.record());
+                out.ask(self.conflict.lock.txid);
                 out.wake(until, None);
             }
         }

@@ -13,9 +13,6 @@ use crate::program::{Computation, Mode, Program, Ran, States, Transaction};
 use crate::resolver::{self, Resolver};
 use crate::snapshot::{self, Snapshot};
 
-/// Workers that a node may have: their transactions are counted apart.
-const WORKERS_MAX: u64 = 256;
-
 /// Records that are looked after at a time.
 const PATROLS_MAX: usize = 256;
 
@@ -95,7 +92,7 @@ enum Timer {
 pub(crate) struct Requests<P> {
     runs: Vec<(P, bool, Key, Command)>,
     wakes: Vec<(Nanos, Option<Key>)>,
-    asks: Vec<(Txid, Key)>,
+    asks: Vec<Txid>,
     replies: Vec<(Tag, Outcome)>,
     computation: Option<(Arc<dyn Program>, States, Clock)>,
 }
@@ -121,8 +118,8 @@ impl<P> Requests<P> {
         self.wakes.push((at, key));
     }
 
-    pub(crate) fn ask(&mut self, txid: Txid, record: Key) {
-        self.asks.push((txid, record));
+    pub(crate) fn ask(&mut self, txid: Txid) {
+        self.asks.push(txid);
     }
 
     pub(crate) fn reply(&mut self, tag: Tag, outcome: Outcome) {
@@ -173,7 +170,7 @@ impl Service {
     fn on_first_run(&mut self, cx: &mut Cx<'_>, mut retry: Retry, ran: Ran) {
         let Retry { tag, transaction, deadline, .. } = &mut retry;
         match ran {
-            Ran::Done { reply, .. } => {
+            Ran::Done { reply, .. } | Ran::Refused(reply) => {
                 cx.effects.push(Effect::Reply { tag: *tag, outcome: Outcome::Reply(reply) });
             }
             Ran::TooLong => {
@@ -194,7 +191,7 @@ impl Service {
             return self.read(cx, retry);
         }
         self.started += 1;
-        let counter = self.started * WORKERS_MAX + self.worker;
+        let counter = Txid::counter(self.started, self.worker);
         let (node, incarnation) = (self.me, self.incarnation);
         let txid = Txid { start: retry.start, node, incarnation, counter };
         self.last_id += 1;
@@ -395,7 +392,7 @@ impl Service {
     pub fn status(&self, txid: Txid) -> Option<Status> {
         let is_mine = txid.node == self.me
             && txid.incarnation <= self.incarnation
-            && txid.counter % WORKERS_MAX == self.worker;
+            && u64::from(txid.worker()) == self.worker;
         let is_it = |it: &Coordinator| it.txid == txid && it.is_alive();
         is_mine.then(|| match self.coordinators.values().any(is_it) {
             true => Status::Alive,
@@ -491,7 +488,7 @@ impl Service {
             let database = if is_hidden { database.hidden() } else { database };
             cx.effects.push(Effect::Run { token, database, key, command });
         }
-        cx.effects.extend(out.asks.into_iter().map(|(txid, record)| Effect::Ask { txid, record }));
+        cx.effects.extend(out.asks.into_iter().map(|txid| Effect::Ask { txid }));
         let replies = out.replies.into_iter();
         cx.effects.extend(replies.map(|(tag, outcome)| Effect::Reply { tag, outcome }));
     }

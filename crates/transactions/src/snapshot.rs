@@ -9,7 +9,7 @@ use types::{Access, Command, Found, Key, Outcome, Refusal, Reply, Then};
 
 use crate::coordinator::{Fate, RUNS_MAX, Retry};
 use crate::mutation::{self, Mutation};
-use crate::program::{Mode, Ran, States};
+use crate::program::{Mode, Ran, States, Transaction};
 use crate::service::{Cx, Requests};
 
 type Out = Requests<Purpose>;
@@ -60,7 +60,10 @@ impl Snapshot {
     fn collect(&mut self, out: &mut Out) {
         let Some(retry) = &self.retry else { return };
         self.collect += 1;
-        self.before = std::mem::take(&mut self.now);
+        let earlier = std::mem::replace(&mut self.before, std::mem::take(&mut self.now));
+        for (key, found) in &mut self.before {
+            earlier.get(key).into_iter().for_each(|earlier| found.add_earlier(earlier));
+        }
         self.len = 0;
         for key in &retry.keys {
             let purpose = Purpose { collect: self.collect, key: key.clone() };
@@ -146,7 +149,13 @@ impl Snapshot {
                 self.end(Outcome::Reply(reply), out)
             }
             // It changes keys after all.
+            Ran::Done { .. } if retry.keys.len() > TRANSACTION_KEYS_MAX => {
+                let mode = Mode::Update;
+                let transaction = Transaction { mode, ..retry.transaction.clone() };
+                self.end(Outcome::Reply(transaction.too_many_keys()), out)
+            }
             Ran::Done { .. } => self.give_up(),
+            Ran::Refused(reply) => self.end(Outcome::Reply(reply), out),
         }
     }
 
@@ -191,7 +200,7 @@ impl Snapshot {
 }
 
 /// The keys that a transaction names, those watched among them.
-pub(crate) fn keys_of(transaction: &crate::Transaction) -> BTreeSet<Key> {
+pub(crate) fn keys_of(transaction: &Transaction) -> BTreeSet<Key> {
     let watched = transaction.watched.iter().map(|(key, _)| key);
     transaction.keys.iter().chain(watched).cloned().collect()
 }

@@ -72,8 +72,8 @@ pub struct Settle {
     pub version: u64,
     /// The transaction's change of the value.
     pub install: Change,
-    /// The transaction that the key remembers from now on, and its reply.
-    pub once: Option<Box<(Once, Reply)>>,
+    /// The transaction that the key remembers from now on, and its reply, unless that is too long.
+    pub once: Option<Box<(Once, Option<Reply>)>>,
 }
 
 impl Settle {
@@ -94,21 +94,53 @@ pub struct Found {
     pub version: u64,
     /// Version whose transition last changed the value or its time to live. Zero without a value.
     pub mod_version: u64,
-    /// Replicas that reported no register, with their ballot floors, where a quorum did.
-    pub absent_at: Vec<(NodeId, Ballot)>,
+    /// Where a quorum reported no register.
+    pub absent: Option<Absence>,
+}
+
+/// Reports of absence.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Absence {
+    /// Replicas that reported it, with their ballot floors.
+    pub at: Vec<(NodeId, Ballot)>,
+    /// Replicas that make a quorum.
+    pub quorum: usize,
+}
+
+impl Absence {
+    /// The key was absent at all times between two reads. A replica whose floor stayed had no
+    /// register in between, since it raises the floor when it removes one. If a quorum had none, no
+    /// other quorum accepted one. \[T8\]
+    fn stays_until(&self, later: &Absence) -> bool {
+        let stayed = self.at.iter().filter(|seen| later.at.contains(seen));
+        stayed.count() >= later.quorum
+    }
+
+    /// Adds earlier reports of other replicas.
+    fn add_earlier(&mut self, earlier: &Absence) {
+        let is_new = |seen: &&(NodeId, Ballot)| self.at.iter().all(|(node, _)| *node != seen.0);
+        let others: Vec<_> = earlier.at.iter().filter(is_new).copied().collect();
+        self.at.extend(others);
+    }
 }
 
 impl Found {
     /// True if the key had this state at all times between two reads of it, `self` and `later`.
     ///
-    /// Versions never repeat. Between two reports of absence a register may have come and gone.
-    /// It did not where one replica's floor stayed: each raises it when it removes one. \[T8\]
+    /// Versions never repeat.
     #[must_use]
     pub fn stays_until(&self, later: &Found) -> bool {
-        match (self.absent_at.is_empty(), later.absent_at.is_empty()) {
-            (true, true) => self.version == later.version,
-            (false, false) => self.absent_at.iter().any(|seen| later.absent_at.contains(seen)),
+        match (&self.absent, &later.absent) {
+            (None, None) => self.version == later.version,
+            (Some(absent), Some(later)) => absent.stays_until(later),
             _ => false,
+        }
+    }
+
+    /// Adds the reports of absence of an earlier read.
+    pub fn add_earlier(&mut self, earlier: &Found) {
+        if let (Some(absent), Some(earlier)) = (&mut self.absent, &earlier.absent) {
+            absent.add_earlier(earlier);
         }
     }
 }
@@ -249,6 +281,37 @@ mod tests {
             expiry().prop_map(Change::Expire),
             (bytes(20), expiry()).prop_map(|(value, expiry)| Change::Put { value, expiry }),
         ]
+    }
+
+    fn absent(at: &[(u16, u64)]) -> Found {
+        let floor = |n: u64| Ballot::new(crate::Epoch(1), n, NodeId(1), crate::Incarnation(1));
+        let at = at.iter().map(|&(node, n)| (NodeId(node), floor(n))).collect();
+        Found {
+            value: None,
+            ttl: TimeToLive::Never,
+            ends: None,
+            version: 0,
+            mod_version: 0,
+            absent: Some(Absence { at, quorum: 2 }),
+        }
+    }
+
+    #[test]
+    fn key_stays_absent_at_a_quorum_of_floors() {
+        let before = absent(&[(1, 5), (2, 3)]);
+        assert!(before.stays_until(&absent(&[(2, 3), (1, 5)])));
+        assert!(!before.stays_until(&absent(&[(1, 5), (3, 3)])), "one replica is no quorum");
+        assert!(!before.stays_until(&absent(&[(1, 5), (2, 4)])), "it removed a register");
+        let present = Found { absent: None, ..before.clone() };
+        assert!(!before.stays_until(&present) && !present.stays_until(&before));
+    }
+
+    #[test]
+    fn earlier_reports_of_other_replicas_count() {
+        let mut second = absent(&[(1, 5), (3, 3)]);
+        second.add_earlier(&absent(&[(1, 4), (2, 3)]));
+        assert!(second.stays_until(&absent(&[(1, 5), (2, 3)])));
+        assert!(!second.stays_until(&absent(&[(1, 4), (2, 2)])));
     }
 
     proptest! {

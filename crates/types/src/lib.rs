@@ -20,7 +20,7 @@ pub mod wire;
 pub use command::{
     Access, Applied, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View,
 };
-pub use hold::{Found, Hold, Lock, Locked, Settle, Take, Then};
+pub use hold::{Absence, Found, Hold, Lock, Locked, Settle, Take, Then};
 pub use id::{AmnesiaCount, Database, Epoch, Incarnation, NodeId, SessionId, Tag, Ticket};
 pub use key::{Key, Shard};
 pub use outcome::{Outcome, Refusal};

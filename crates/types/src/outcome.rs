@@ -36,7 +36,7 @@ impl Outcome {
     pub fn not_run(lock: Lock) -> Outcome {
         let (value, ttl, ends) = (None, TimeToLive::Never, None);
         let version = lock.version;
-        let found = Found { value, ttl, ends, version, mod_version: 0, absent_at: Vec::new() };
+        let found = Found { value, ttl, ends, version, mod_version: 0, absent: None };
         Outcome::Locked(Box::new(Locked { lock, found }))
     }
 }

@@ -19,6 +19,18 @@ pub struct Txid {
 impl Txid {
     /// Bytes of an encoded id.
     pub const LEN: usize = 22;
+
+    /// The counter of a worker's transaction with this number. Workers of a node count apart.
+    #[must_use]
+    pub const fn counter(number: u64, worker: u64) -> u64 {
+        number << 8 | worker
+    }
+
+    /// The worker of its node that coordinates it.
+    #[must_use]
+    pub const fn worker(self) -> u8 {
+        self.counter as u8
+    }
 }
 
 impl Wire for Txid {

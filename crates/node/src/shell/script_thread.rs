@@ -82,7 +82,7 @@ pub(crate) fn compute(
 }
 
 fn busy(token: u64) -> Input {
-    let ran = Ran::Done { changes: Vec::new(), reply: Reply::error(BUSY) };
+    let ran = Ran::Refused(Reply::error(BUSY));
     Input::Computed { token, ran }
 }
 
@@ -118,11 +118,18 @@ fn run(status: &Arc<SharedNodeStatus>, computation: Computation) -> Ran {
     };
     let end = limit.min(Nanos(deadline.0.saturating_sub(COMMIT_TIME.0)));
     if now >= end {
-        return Ran::Done { changes: Vec::new(), reply: Reply::error(BUSY) };
+        return Ran::Refused(Reply::error(BUSY));
     }
     let stop: Arc<dyn Stop> =
         Arc::new(Control { status: Arc::clone(status), switch: runs.begin(), end });
     let ran = program.run_long(&states, clock, &stop);
     runs.end();
-    ran
+    match ran {
+        Ran::Done { changes, reply }
+            if changes.is_empty() && reply.is_error() && stop.reason().is_some() =>
+        {
+            Ran::Refused(reply)
+        }
+        ran => ran,
+    }
 }

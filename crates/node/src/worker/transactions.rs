@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use base::Millis;
 use protocols::Peer;
 use transactions::{Cx, Effect, Holder, Ran, Service, Status, Transaction};
 use types::{
@@ -71,7 +72,7 @@ fn service_of(tag: Tag) -> Option<usize> {
 
 impl Worker {
     /// A client's transaction. Its first key belongs to this worker.
-    pub(super) fn on_transaction(&mut self, tag: Tag, transaction: Transaction) {
+    pub(super) fn on_transaction(&mut self, tag: Tag, mut transaction: Transaction) {
         self.shared.counters.requests += 1;
         self.shared.in_progress += 1;
         let database = transaction.database;
@@ -84,7 +85,14 @@ impl Worker {
         let engine = self.engine_of(database).filter(|_| is_of_users);
         match engine.map(|engine| self.locking[engine]) {
             Some((_, true)) => {
-                let deadline = self.shared.now + self.request_timeout;
+                let mut deadline = self.shared.now + self.request_timeout;
+                if let Some(once) = &mut transaction.once {
+                    // Entries outlast a time that all nodes share, and as much for clocks.
+                    let shared = self.once_timeout;
+                    deadline = deadline.min(self.shared.now + shared);
+                    let window = once.window.0.saturating_add(2 * shared.as_millis());
+                    once.window = Millis(window);
+                }
                 self.with_service(|service, cx| service.start(cx, tag, transaction, deadline));
             }
             Some((name, false)) => self.shared.reply(tag, Outcome::Unsupported(name)),
@@ -189,9 +197,10 @@ impl Worker {
                 self.pass_on(shard, Input::Transaction { tag, transaction });
             }
             Effect::Compute(computation) => self.computations.push(computation),
-            Effect::Ask { txid, record } => {
+            Effect::Ask { txid } => {
                 let back = Shard(self.shared.index as u8);
-                self.say(txid.node, record.shard(), Word::Ask { txid, back });
+                // The shard of the same number is the coordinator's worker's.
+                self.say(txid.node, Shard(txid.worker()), Word::Ask { txid, back });
             }
         }
     }

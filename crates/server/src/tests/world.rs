@@ -317,7 +317,7 @@ impl World {
             ends: None,
             version: 0,
             mod_version: world.versions.get(&place(key)).copied().unwrap_or_default(),
-            absent_at: Vec::new(),
+            absent: None,
         };
         let has_changed = |(key, version): &(Key, Option<u64>)| {
             let now = found(self, key);
@@ -332,6 +332,7 @@ impl World {
             match transaction.program.run(&states, transaction.clock) {
                 Ran::Needs(more) => keys.extend(more),
                 Ran::TooLong => return Outcome::Reply(Reply::error("ERR too long")),
+                Ran::Refused(reply) => return Outcome::Reply(reply),
                 Ran::Done { changes, reply } => {
                     for (key, change) in changes {
                         self.change(place(&key), change);

@@ -114,7 +114,7 @@ fn late_result_has_no_effect() {
         ends: None,
         version: 0,
         mod_version: 0,
-        absent_at: Vec::new(),
+        absent: None,
     };
     let held = Outcome::Held(Box::new(found));
     let effects = bench.step(|service, cx| service.on_outcome(cx, *token, held));

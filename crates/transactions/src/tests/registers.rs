@@ -61,7 +61,7 @@ impl Register {
             ends: None,
             version,
             mod_version,
-            absent_at: Vec::new(),
+            absent: None,
         }
     }
 
@@ -75,6 +75,7 @@ impl Register {
             if lock.version == settle.version {
                 self.change(settle.install);
                 if let Some((once, reply)) = settle.once.map(|it| *it) {
+                    let reply = reply.expect("it is short");
                     self.remembered.insert(once.session, (once.seq, reply));
                 }
             }

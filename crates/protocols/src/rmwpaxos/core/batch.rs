@@ -203,7 +203,10 @@ impl Core {
             return true;
         }
         for operation in batch {
-            let is_fresh = operation.step < two.fresh_before && two.base_decided;
+            // Only a quorum's reports show since when a key is absent.
+            let is_look = operation.command.hold.as_ref().is_some_and(|hold| hold.waits());
+            let is_shown = !is_look || two.tip.state.is_some();
+            let is_fresh = operation.step < two.fresh_before && two.base_decided && is_shown;
             if operation.is_internal() {
                 continue;
             } else if is_fresh || answers_from_tip(&operation) {

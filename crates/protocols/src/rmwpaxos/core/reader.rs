@@ -4,7 +4,7 @@
 //! is over, and the fate of attempts.
 
 use base::Nanos;
-use types::{Access, Ballot, Key, NodeId, Outcome, Round, SessionId};
+use types::{Absence, Access, Key, NodeId, Outcome, Round, SessionId};
 
 use super::ancestry::{Ancestry, fate, outcome_of};
 use super::hooks::Hooks;
@@ -198,7 +198,7 @@ impl Core {
                 }
                 Some(mut outcome) => {
                     if let (Outcome::Held(found), None) = (&mut outcome, &state) {
-                        found.absent_at = absent_at(cx, &round.reports);
+                        found.absent = Some(absence(cx, &round.reports));
                     }
                     // A settle of another transaction succeeds, too, and leaves the lock.
                     if operation.command.is_about_locks() && !is_locked {
@@ -425,9 +425,10 @@ fn decide(cx: &Cx<'_>, reports: &Reports) -> Decision {
 }
 
 /// The members that report no register, with their floors.
-fn absent_at(cx: &Cx<'_>, reports: &Reports) -> Vec<(NodeId, Ballot)> {
+fn absence(cx: &Cx<'_>, reports: &Reports) -> Absence {
     let absent = reports.counted(cx.replicas).filter(|(_, report)| report.accepted.is_none());
-    absent.map(|(node, report)| (node, report.floor_ballot)).collect()
+    let at: Vec<_> = absent.map(|(node, report)| (node, report.floor_ballot)).collect();
+    Absence { at, quorum: cx.replicas.all().count() / 2 + 1 }
 }
 
 /// Equal rounds, never equal values. [spec 0.5]
@@ -454,7 +455,7 @@ fn evaluate(
 ) -> Option<Outcome> {
     let clock = clock(cx);
     let mut builder = StateBuilder::on(state, rest);
-    builder.drop_over(droppable);
+    builder.ignore_over(droppable);
     let (outcome, changes) = builder.run(cx.update, &operation.command, clock);
     (!changes).then_some(outcome)
 }

@@ -79,16 +79,16 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Remembers a command that [`look`](Table::look) found new.
-    pub(crate) fn remember(&mut self, once: &Once, reply: &Reply) {
+    /// Remembers a command that [`look`](Table::look) found new, with its reply if that is short.
+    pub(crate) fn remember(&mut self, once: &Once, reply: Option<&Reply>) {
         self.entries.retain(|entry| *entry.session != once.session[..]);
         if self.entries.len() == ONCE_ENTRIES_MAX && mutation::is(Mutation::OnceEvictsOldest) {
             self.entries.remove(0);
         }
         assert!(self.entries.len() < ONCE_ENTRIES_MAX, "there was room for the session");
         // The estimate spares encoding a reply that is far too long.
-        let is_long = reply.len() > 2 * ONCE_REPLY_LEN_MAX;
-        let reply = (!is_long).then(|| reply.to_bytes());
+        let reply = reply.filter(|reply| reply.len() <= 2 * ONCE_REPLY_LEN_MAX);
+        let reply = reply.map(Reply::to_bytes);
         self.entries.push(OnceEntry {
             session: Cow::Owned(once.session.to_vec()),
             seq: once.seq,
@@ -220,7 +220,7 @@ pub(crate) mod tests {
         let mut made = Table::default();
         for (version, (session, seq, reply)) in (1..).zip(sessions) {
             if made.look(&once(session, *seq)) == Seen::New {
-                made.remember(&once(session, *seq), &Reply::copy(reply));
+                made.remember(&once(session, *seq), Some(&Reply::copy(reply)));
                 for entry in &mut made.entries {
                     entry.written.get_or_insert((version, birth(version)));
                 }
@@ -235,7 +235,7 @@ pub(crate) mod tests {
         for (session, window) in (0..).zip(windows) {
             let line = Once { window, ..once(&[session], 1) };
             assert_eq!(made.look(&line), Seen::New);
-            made.remember(&line, &Reply::Integer(1));
+            made.remember(&line, Some(&Reply::Integer(1)));
         }
         made.encode(1, birth(1)).expect("it has entries")
     }
@@ -298,7 +298,7 @@ pub(crate) mod tests {
                     }
                     Seen::New => {
                         prop_assert!(known.is_none_or(|newest| newest < seq));
-                        made.remember(&line, &reply);
+                        made.remember(&line, Some(&reply));
                         newest.insert(session, seq);
                     }
                 }
@@ -314,7 +314,7 @@ pub(crate) mod tests {
             let line = Once { session, seq: u64::MAX, window: Millis(u64::MAX) };
             assert_eq!(made.look(&line), Seen::New);
             // Its kind and its length take three bytes.
-            made.remember(&line, &Reply::bulk(vec![0; ONCE_REPLY_LEN_MAX - 3]));
+            made.remember(&line, Some(&Reply::bulk(vec![0; ONCE_REPLY_LEN_MAX - 3])));
         }
         made.encode(u64::MAX, Ballot::ceiling(Epoch::MAX, 1)).expect("it has entries")
     }

@@ -193,7 +193,7 @@ impl<'a> StateBuilder<'a> {
             _ => version,
         };
         let value = value.map(Bytes::copy_from_slice);
-        Found { value, ttl, ends, version, mod_version, absent_at: Vec::new() }
+        Found { value, ttl, ends, version, mod_version, absent: None }
     }
 
     /// Ends the hold of a transaction. True if it held the key.
@@ -203,7 +203,7 @@ impl<'a> StateBuilder<'a> {
         if lock.version == settle.version {
             self.change(settle.install.clone(), clock);
             if let Some((once, reply)) = settle.once.as_deref() {
-                self.table().remember(once, reply);
+                self.table().remember(once, reply.as_ref());
                 self.table_changed = true;
             }
         }
@@ -243,7 +243,7 @@ impl<'a> StateBuilder<'a> {
                 let (reply, changes) = self.apply(update, body, clock);
                 let is_kept = changes || !mutation::is(Mutation::OnceForgetsNoOps);
                 if is_kept {
-                    self.table().remember(once, &reply);
+                    self.table().remember(once, Some(&reply));
                     self.table_changed = true;
                 }
                 (Outcome::Reply(reply), is_kept)
@@ -260,6 +260,13 @@ impl<'a> StateBuilder<'a> {
     pub fn drop_over(&mut self, over: &[EntryId]) {
         if !over.is_empty() {
             self.table_changed |= self.table().drop_over(over);
+        }
+    }
+
+    /// The same for a run without a proposal: the state stays as it is.
+    pub fn ignore_over(&mut self, over: &[EntryId]) {
+        if !over.is_empty() {
+            self.table().drop_over(over);
         }
     }
 

@@ -63,3 +63,27 @@ fn key_that_came_and_went_is_seen() -> Result<(), String> {
     claim(!stays(&mut world, came_and_went)?, "it was there in between")?;
     claim(stays(&mut world, |_| ())?, "it is gone")
 }
+
+/// An entry of `ONCE` whose window is over changes no version before a proposal drops it.
+#[test]
+fn look_shows_the_version_of_the_state() -> Result<(), String> {
+    let mut world = World::new(3, false, 1);
+    for (session, text) in [(1, "a"), (2, "b"), (3, "c")] {
+        world.start(0, Ask::Append(text).once(session, 1));
+        world.flow(|_| true);
+        world.calm();
+        world.pass(Nanos::from_secs(200));
+    }
+    let version = |world: &World| {
+        let register = world.held(0).and_then(|register| register.state.as_ref());
+        register.map_or(0, crate::rmwpaxos::State::version)
+    };
+    for _ in 0..40 {
+        let before = version(&world);
+        let found = look(&mut world, 0)?;
+        let is_one = [before, version(&world)].contains(&found.version);
+        claim(is_one, "a version that a state has")?;
+        world.pass(Nanos::from_secs(10));
+    }
+    Ok(())
+}
