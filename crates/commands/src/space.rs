@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use types::limits::KEY_LEN_MAX;
 use types::{
     Applied, Change, Clock, Command, Database, ExpiryChange, Reply, TimeToLive, Update, View,
 };
@@ -174,7 +175,7 @@ impl Space {
     pub(crate) fn need(&mut self, keys: impl IntoIterator<Item = Vec<u8>>) -> Result<(), Halt> {
         let missing = keys.into_iter().filter(|key| !self.keys.contains_key(key.as_slice()));
         self.wanted = missing.take(WANTED_MAX).map(Bytes::from).collect();
-        self.wanted.first().map_or(Ok(()), |first| Err(Halt::Unloaded(first.clone())))
+        self.wanted.iter().map(|key| unloaded(key)).next().map_or(Ok(()), Err)
     }
 
     /// The keys that the last command asked for when it halted, if it knew several. They may
@@ -259,7 +260,10 @@ impl Space {
 }
 
 fn unloaded(key: &[u8]) -> Halt {
-    Halt::Unloaded(Bytes::copy_from_slice(key))
+    match key.len() > KEY_LEN_MAX {
+        true => Halt::Error(crate::errors::key_too_large(key.len())),
+        false => Halt::Unloaded(Bytes::copy_from_slice(key)),
+    }
 }
 
 impl Held {

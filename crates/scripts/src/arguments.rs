@@ -85,6 +85,10 @@ pub(crate) fn text(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
+pub(crate) fn is_text(value: &Value) -> bool {
+    matches!(value, Value::String(_) | Value::Integer(_) | Value::Number(_))
+}
+
 /// A number, or a string that is one.
 pub(crate) fn numeric(value: &Value) -> Option<f64> {
     match value {

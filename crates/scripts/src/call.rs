@@ -65,6 +65,13 @@ pub(crate) fn coded(text: &[u8]) -> Vec<u8> {
 }
 
 fn run(current: &Shared, values: &MultiValue) -> Result<Reply, Failed> {
+    let len =
+        |value: &Value| if let Value::String(text) = value { text.as_bytes().len() } else { 0 };
+    let sent: usize = values.iter().map(len).sum();
+    if sent > current.borrow().budget().memory {
+        current.borrow_mut().exceed_memory();
+        return Err(Failed::Halt);
+    }
     let args = words(values)?;
     let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     let current = &mut *current.borrow_mut();
@@ -81,7 +88,6 @@ fn run(current: &Shared, values: &MultiValue) -> Result<Reply, Failed> {
             Err(Failed::Halt)
         }
     })?;
-    let sent: usize = args.iter().map(|arg| arg.len()).sum();
     let is_over = current.spend(COMMAND_COST) || current.spend_bytes(sizes + sent + reply.len());
     if is_over { Err(Failed::Halt) } else { Ok(reply) }
 }

@@ -155,7 +155,7 @@ impl Engine {
             return Err(with_place(halt, &script.digest, place));
         }
         match ran.and_then(|reply| cleared.map(|()| reply)) {
-            Ok(reply) => Ok(reply),
+            Ok(reply) => Ok(as_c_text(reply)),
             Err(error) => Err(broken(&error.to_string())),
         }
     }
@@ -278,5 +278,16 @@ fn with_place(halt: Halt, digest: &str, place: Option<(String, usize)>) -> Halt 
             Halt::Error(ErrorReply::new(&text))
         }
         halt => halt,
+    }
+}
+
+/// An error text ends at its first zero byte. So no script can answer with a private error.
+fn as_c_text(reply: Reply) -> Reply {
+    match reply {
+        Reply::Error(text) => {
+            let len = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+            Reply::Error(if len == 0 { "ERR".into() } else { text.slice(..len) })
+        }
+        reply => reply,
     }
 }

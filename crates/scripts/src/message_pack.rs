@@ -18,9 +18,10 @@ pub(crate) fn library(lua: &Lua, current: &Shared) -> Result<Table> {
     let library = lua.create_table()?;
     let run = current.clone();
     let pack = move |lua: &Lua, values: MultiValue| {
-        let out = pack(&Arguments { lua, function: "pack", values })?;
-        charge(&run, out.len())?;
-        lua.create_string(out)
+        let mut out = Out { bytes: Vec::new(), charged: 0, run: &run };
+        pack(&Arguments { lua, function: "pack", values }, &mut out)?;
+        out.charge()?;
+        lua.create_string(out.bytes)
     };
     library.raw_set("pack", lua.create_function(pack)?)?;
     type Unpack = fn(&Arguments<'_>) -> Result<MultiValue>;
@@ -55,25 +56,57 @@ pub(crate) fn charge(current: &Shared, bytes: usize) -> Result<()> {
     }
 }
 
-fn pack(args: &Arguments<'_>) -> Result<Vec<u8>> {
+/// Bytes between two looks at the budget.
+const CHARGE_EVERY: usize = 4_096;
+
+/// Packed values, charged while they grow: tables that share parts have no other bound.
+struct Out<'a> {
+    bytes: Vec<u8>,
+    charged: usize,
+    run: &'a Shared,
+}
+
+impl Out<'_> {
+    /// Makes sure of room for more bytes.
+    fn grow(&mut self, more: usize) -> Result<()> {
+        if self.bytes.len() + more >= self.charged + CHARGE_EVERY {
+            self.charge()?;
+            let max = self.run.borrow().budget().memory;
+            if self.bytes.len() + more > max {
+                self.run.borrow_mut().exceed_memory();
+                return Err(raise::halt());
+            }
+        }
+        Ok(())
+    }
+
+    fn charge(&mut self) -> Result<()> {
+        let new = self.bytes.len() - self.charged;
+        self.charged = self.bytes.len();
+        charge(self.run, new)
+    }
+}
+
+fn pack(args: &Arguments<'_>, out: &mut Out<'_>) -> Result<()> {
     if args.len() == 0 {
         return Err(args.bad(0, "MessagePack pack needs input."));
     }
-    let mut out = Vec::new();
     for value in &args.values {
-        put(value, 0, &mut out)?;
+        put(value, 0, out)?;
     }
-    Ok(out)
+    Ok(())
 }
 
-fn put(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<()> {
+fn put(value: &Value, depth: usize, out: &mut Out<'_>) -> Result<()> {
+    out.grow(if let Value::String(text) = value { text.as_bytes().len() } else { 0 })?;
+    let bytes = &mut out.bytes;
     match value {
-        Value::String(text) => put_bytes(&text.as_bytes(), out),
-        Value::Boolean(value) => out.push(if *value { 0xc3 } else { 0xc2 }),
-        Value::Integer(value) => put_integer(*value, out),
-        Value::Number(value) => put_number(*value, out),
+        Value::String(text) => put_bytes(&text.as_bytes(), bytes),
+        Value::Boolean(value) => bytes.push(if *value { 0xc3 } else { 0xc2 }),
+        Value::Integer(value) => put_integer(*value, bytes),
+        Value::Number(value) => put_number(*value, bytes),
         Value::Table(table) if depth < DEPTH_MAX => put_table(table, depth, out)?,
-        _ => out.push(0xc0),
+        _ => bytes.push(0xc0),
     }
     Ok(())
 }
@@ -128,7 +161,7 @@ fn put_len(kinds: [u8; 3], len: usize, out: &mut Vec<u8>) {
     }
 }
 
-fn put_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<()> {
+fn put_table(table: &Table, depth: usize, out: &mut Out<'_>) -> Result<()> {
     let mut pairs = Vec::new();
     table.for_each(|key: Value, value: Value| {
         pairs.push((key, value));
@@ -136,12 +169,12 @@ fn put_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     })?;
     if is_array(&pairs) {
         let len = table.raw_len();
-        put_len([0x90, 0xdc, 0xdd], len, out);
+        put_len([0x90, 0xdc, 0xdd], len, &mut out.bytes);
         for index in 1..=len {
             put(&table.raw_get(index)?, depth + 1, out)?;
         }
     } else {
-        put_len([0x80, 0xde, 0xdf], pairs.len(), out);
+        put_len([0x80, 0xde, 0xdf], pairs.len(), &mut out.bytes);
         for (key, value) in &pairs {
             put(key, depth + 1, out)?;
             put(value, depth + 1, out)?;

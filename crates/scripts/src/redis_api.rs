@@ -131,8 +131,10 @@ fn check_command(_: &Lua, _: &Shared, values: MultiValue) -> Result<Value> {
     if values.is_empty() {
         return Err(raise::reply("Please specify at least one argument for this redis lib call"));
     }
-    let words: Option<Vec<Vec<u8>>> = values.iter().map(arguments::text).collect();
-    let Some(words) = words else {
+    // The name and the subcommand decide.
+    let words: Option<Vec<Vec<u8>>> = values.iter().take(2).map(arguments::text).collect();
+    let are_words = values.iter().all(arguments::is_text);
+    let Some(words) = words.filter(|_| are_words) else {
         return Err(raise::reply("Lua redis lib command arguments must be strings or integers"));
     };
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -158,8 +160,18 @@ fn log(lua: &Lua, current: &Shared, values: MultiValue) -> Result<Value> {
     if current.borrow().logged > LOGGED_MAX {
         return Ok(Value::Nil);
     }
-    let words = (2..=args.len()).filter_map(|number| arguments::text(args.get(number)));
-    let mut text = words.collect::<Vec<_>>().join(&b' ');
+    let mut text = Vec::new();
+    for number in 2..=args.len() {
+        if text.len() >= LOGGED_LEN_MAX {
+            break;
+        }
+        if let Some(word) = arguments::text(args.get(number)) {
+            if number > 2 {
+                text.push(b' ');
+            }
+            text.extend_from_slice(&word[..word.len().min(LOGGED_LEN_MAX)]);
+        }
+    }
     text.truncate(LOGGED_LEN_MAX);
     let text = String::from_utf8_lossy(&text);
     match level {

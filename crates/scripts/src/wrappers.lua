@@ -2,11 +2,13 @@
 local globals, caught, handler, charge, spoil, libraries = ...
 local pcall, xpcall, error, type, setmetatable = pcall, xpcall, error, type, setmetatable
 local getfenv, setfenv, loadstring, rawset, next = getfenv, setfenv, loadstring, rawset, next
-local byte, concat = string.byte, table.concat
+local byte, concat, find = string.byte, table.concat, string.find
 local resume = coroutine.resume
 local collect = collectgarbage
 local tostring, select, getmetatable = tostring, select, getmetatable
+local tonumber = tonumber
 
+local LEVELS_MAX = 200000
 local READ_ONLY = "Attempt to modify a readonly table"
 
 -- From what scripts hold to the table behind it.
@@ -85,8 +87,15 @@ globals.getfenv = function(place)
 end
 
 globals.setfenv = function(place, environment)
-  if type(place) == "number" then place = place + 1 end
-  if place == 1 or getfenv(place) == globals or behind[environment] and environment ~= shown_globals then
+  if type(place) ~= "function" then
+    -- Level 0 is the thread, whose environment later scripts get. Greater levels wrap around.
+    place = tonumber(place)
+    if not place or not (place >= 1 and place <= LEVELS_MAX) then
+      error("'setfenv' cannot change environment of given object", 2)
+    end
+    place = place + 1
+  end
+  if getfenv(place) == globals or behind[environment] and environment ~= shown_globals then
     error("'setfenv' cannot change environment of given object", 2)
   end
   spoil()
@@ -94,12 +103,18 @@ globals.setfenv = function(place, environment)
   return changed
 end
 
+-- A chunk that has the name of this file would be taken for it.
+local function chunk_name(name)
+  if type(name) == "string" and find(name, "wrappers", 1, true) then return "=?" end
+  return name
+end
+
 globals.loadstring = function(text, name)
   if type(text) == "string" and byte(text, 1) == 27 then
     return nil, "binary chunks are not allowed"
   end
   charge(type(text) == "string" and #text or 0)
-  return loadstring(text, name)
+  return loadstring(text, chunk_name(name))
 end
 
 globals.load = function(pieces, name)
@@ -166,6 +181,7 @@ end
 
 -- Raw writes reach what scripts hold, for the rest of a run.
 local function tidy()
+  setfenv(0, shown_globals)
   for shown in next, behind do
     local key = next(shown)
     while key ~= nil do

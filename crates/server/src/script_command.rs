@@ -320,6 +320,10 @@ impl Session {
         let clock = self.clock(cx);
         let borrowed: Vec<Vec<&[u8]>> =
             lines.lines.iter().map(|line| line.iter().map(AsRef::as_ref).collect()).collect();
+        if lines.once.is_some() && lines.lines.iter().any(|line| digest_in(line).is_some()) {
+            // A transaction would be remembered with this error.
+            return self.answer(number, Outcome::Reply(errors::NO_SCRIPT.into()), cx);
+        }
         let is_short_of_room = cx.shortage() != node::session::Shortage::None;
         let one_key = program::one_key(&borrowed, clock)
             .filter(|_| lines.watched.is_empty() && lines.once.is_none());

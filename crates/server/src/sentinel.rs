@@ -11,7 +11,7 @@ use node::session::SessionContext;
 use types::Reply;
 
 use crate::endpoints::{Endpoint, Endpoints};
-use crate::session::Session;
+use crate::session::{Session, is_http};
 
 pub(crate) use self::command::info_line;
 use self::subscriptions::Subscriptions;
@@ -44,7 +44,13 @@ impl Session {
 
     /// Handles one request at this port.
     pub(crate) fn on_sentinel_request(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
+        if is_http(args) {
+            return self.end_of_http();
+        }
         let name = args.first().copied().unwrap_or_default().to_ascii_lowercase();
+        if name == b"client" && !is_harmless(args) {
+            return self.say_error(cx, "ERR this CLIENT command is not available at this port");
+        }
         if SHARED.iter().any(|shared| shared.as_bytes() == name) {
             if self.is_subscribed_in_resp2() && !takes_in_subscription(&name) {
                 return self.say(cx, only_in_subscription(&name));
@@ -102,6 +108,13 @@ impl Session {
     pub(crate) fn is_subscribed(&self) -> bool {
         self.sentinel.as_ref().is_some_and(|sentinel| sentinel.subscriptions.count() > 0)
     }
+}
+
+/// False for `CLIENT` subcommands that act on other connections.
+fn is_harmless(args: &[&[u8]]) -> bool {
+    const OTHERS: [&[u8]; 4] = [b"kill", b"pause", b"unblock", b"unpause"];
+    let acts_on_others = |name: &[u8]| OTHERS.iter().any(|other| name.eq_ignore_ascii_case(other));
+    args.get(1).is_none_or(|name| !acts_on_others(name))
 }
 
 /// Commands that a subscriber of RESP2 may send: other replies look like messages.

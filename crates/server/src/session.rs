@@ -29,8 +29,8 @@ use crate::{
     client_command, cluster_command, config_command, encoding, info, memory_command, outcomes,
 };
 
-pub(crate) use self::rules::bulk_len_max;
-use self::rules::{cost_of, is_http, lacks_room, limits, opens, takes_turns};
+pub(crate) use self::rules::{bulk_len_max, is_http};
+use self::rules::{cost_of, lacks_room, limits, opens, takes_turns};
 
 /// As redis-server answers: a monitor counts as a replica.
 const MONITORS_ONLY: &str = "ERR Replica can't interact with the keyspace";
@@ -154,6 +154,12 @@ impl Session {
         Clock { unix: cx.unix, seed: base::Prng::new(self.seed ^ cx.now.0).next_u64() }
     }
 
+    /// A page makes a browser speak to this port: close without a reply, as redis-server does.
+    pub(crate) fn end_of_http(&mut self) {
+        self.pipeline.clear();
+        self.closing = true;
+    }
+
     /// Handles one request.
     pub(crate) fn on_request(
         &mut self,
@@ -162,11 +168,7 @@ impl Session {
         cx: &mut SessionContext<'_>,
     ) {
         if is_http(args) {
-            // A page makes a browser speak to this port: close without a reply, as redis-server
-            // does.
-            self.pipeline.clear();
-            self.closing = true;
-            return;
+            return self.end_of_http();
         }
         let spec = match spec {
             Ok(spec) => spec,

@@ -7,6 +7,7 @@ use crate::arguments::{Arguments, type_name};
 use crate::current::Shared;
 use crate::message_pack::charge;
 use crate::number;
+use crate::raise;
 
 /// Bytes after which the budget of the run is looked at.
 const CHARGED_LEN: usize = 64 << 10;
@@ -36,6 +37,11 @@ impl Encoder<'_> {
     }
 
     fn value(&mut self, value: &Value, depth: i64) -> Result<()> {
+        let more = if let Value::String(text) = value { text.as_bytes().len() } else { 0 };
+        if self.out.len() + more > self.current.borrow().budget().memory {
+            self.current.borrow_mut().exceed_memory();
+            return Err(raise::halt());
+        }
         if self.out.len() - self.charged > CHARGED_LEN {
             charge(self.current, self.out.len() - self.charged)?;
             self.charged = self.out.len();

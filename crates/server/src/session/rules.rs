@@ -88,7 +88,7 @@ pub(super) fn lacks_room(spec: &CommandSpec, shortage: Shortage) -> bool {
     }
 }
 
-pub(super) fn is_http(args: &[&[u8]]) -> bool {
+pub(crate) fn is_http(args: &[&[u8]]) -> bool {
     let name = args.first().copied().unwrap_or_default();
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

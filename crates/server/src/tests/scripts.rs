@@ -184,3 +184,14 @@ fn information_counts_scripts() {
     let stats = world.ask(&mut client, "INFO commandstats");
     assert!(stats.contains("cmdstat_eval:calls=2,"), "{stats}");
 }
+
+#[test]
+fn unknown_script_is_not_remembered_under_once() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let unknown = format!("ONCE s 1 EVALSHA {} 1 k", "a".repeat(40));
+    for _ in 0..2 {
+        assert_eq!(world.ask(&mut client, &unknown), format!("{NO_SCRIPT}\r\n"));
+    }
+    assert_eq!(world.ask(&mut client, "ONCE s 1 EVAL return(7) 1 k"), ":7\r\n");
+}

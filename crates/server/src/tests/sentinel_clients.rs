@@ -224,3 +224,20 @@ fn patterns_get_messages_in_resp3() {
     );
     assert_eq!(world.say(&mut client, b""), expected);
 }
+
+#[test]
+fn pages_of_browsers_run_no_command() {
+    let (mut world, mut client) = connected();
+    let request = b"POST / HTTP/1.1\r\nHost: store\r\n\r\nCLIENT PAUSE 2000 ALL\r\nPING\r\n";
+    assert_eq!(world.say(&mut client, request), "");
+}
+
+#[test]
+fn this_port_touches_no_other_connection() {
+    let (mut world, mut client) = connected();
+    for line in ["CLIENT PAUSE 2000 ALL", "CLIENT KILL TYPE normal", "CLIENT UNBLOCK 1"] {
+        let said = world.ask(&mut client, line);
+        assert_eq!(said, "-ERR this CLIENT command is not available at this port\r\n", "{line}");
+    }
+    assert_eq!(world.ask(&mut client, "CLIENT SETNAME me"), "+OK\r\n");
+}
