@@ -26,4 +26,5 @@ pub mod worker;
 
 pub use engine::REGISTER_OVERHEAD;
 pub use registry::Registration;
+pub use shell::monotonic;
 pub use worker::{DatabaseSpec, Input, Outputs, UnknownProtocol, Worker, WorkerConfig};

@@ -30,4 +30,5 @@ mod write_window;
 mod wrong_passwords;
 
 pub(crate) use clock::Clocks;
+pub use clock::monotonic;
 pub(crate) use mailbox::{Mail, Mailbox};

@@ -17,6 +17,7 @@ use crate::log;
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) fn session_factory(config: &Config) -> Arc<RespSessionFactory> {
+    server::set_timer_of_scripts(node::monotonic);
     RespSessionFactory::new(ServerConfig {
         password: config.password.clone(),
         max_value_size: config.node.max_value_size,

@@ -1,9 +1,29 @@
 //! Arguments of library functions, checked as Lua's own libraries check them.
 
-use mlua::{Error, Lua, MultiValue, Value};
+use std::ops::Deref;
 
+use mlua::{BorrowedBytes, Error, Lua, MultiValue, Value};
+
+use crate::current::Shared;
 use crate::number;
 use crate::raise;
+
+/// The bytes of an argument.
+pub(crate) enum Bytes<'a> {
+    Held(BorrowedBytes<'a>),
+    Made(Vec<u8>),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Held(bytes) => bytes,
+            Bytes::Made(bytes) => bytes,
+        }
+    }
+}
 
 /// The arguments of one call.
 pub(crate) struct Arguments<'a> {
@@ -22,13 +42,35 @@ impl Arguments<'_> {
         self.values.get(number - 1).unwrap_or(&Value::Nil)
     }
 
+    /// Counts the bytes of an argument: the caller reads them all.
+    ///
+    /// # Errors
+    /// The run is over.
+    pub(crate) fn charge(&self, number: usize) -> Result<(), Error> {
+        let Value::String(text) = self.get(number) else { return Ok(()) };
+        let Some(current) = self.lua.app_data_ref::<Shared>() else { return Ok(()) };
+        // Settings are held while their arguments are read.
+        let Ok(mut current) = current.try_borrow_mut() else { return Ok(()) };
+        if current.spend_bytes(text.as_bytes().len()) { Err(raise::halt()) } else { Ok(()) }
+    }
+
+    /// A string without a copy, or a number as text. The caller counts the bytes that it reads.
+    pub(crate) fn bytes(&self, number: usize) -> Result<Bytes<'_>, Error> {
+        match self.get(number) {
+            Value::String(text) => Ok(Bytes::Held(text.as_bytes())),
+            other => text(other).map(Bytes::Made).ok_or_else(|| self.unlike(number, "string")),
+        }
+    }
+
     /// A string, or a number as text.
     pub(crate) fn string(&self, number: usize) -> Result<Vec<u8>, Error> {
+        self.charge(number)?;
         text(self.get(number)).ok_or_else(|| self.unlike(number, "string"))
     }
 
     /// A number, or a string that is one.
     pub(crate) fn number(&self, number: usize) -> Result<f64, Error> {
+        self.charge(number)?;
         numeric(self.get(number)).ok_or_else(|| self.unlike(number, "number"))
     }
 

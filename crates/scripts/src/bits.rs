@@ -38,6 +38,7 @@ fn signed(bits: u32) -> Result<Value> {
 
 /// The low 32 bits of a number.
 fn operand(args: &Arguments<'_>, number: usize) -> std::result::Result<u32, Error> {
+    args.charge(number)?;
     match numeric(args.get(number)) {
         // Adding 2^52 + 2^51 moves the bits of the number to the end of the double.
         Some(value) => Ok((value + 6_755_399_441_055_744.0).to_bits() as u32),

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use base::Millis;
 use commands::{BYTES_PER_INSTRUCTION, Budget, Halt, Shortage, Space};
@@ -9,6 +10,30 @@ use types::Clock;
 
 use crate::json::Settings;
 use crate::random::Random;
+
+/// Nanoseconds of a worker that count as one instruction: a short run takes 5 ms.
+const NANOS_PER_INSTRUCTION: u64 = 25;
+
+/// Instructions between two looks at the budget.
+pub(crate) const HOOK_EVERY: u32 = 100;
+
+/// Bytes of values with which looks begin to be closer: one instruction can walk all of them.
+pub(crate) const CLOSER_FROM: usize = 64 << 10;
+pub(crate) const HOOK_EVERY_MIN: u32 = 4;
+const HOOK_EVERY_MIN_OF_LONG: u32 = 64;
+
+/// Monotonic nanoseconds.
+static TIMER: OnceLock<fn() -> u64> = OnceLock::new();
+
+/// Sets the clock by which runs on a worker end. Without one they end by counted instructions
+/// alone, so that a simulation repeats.
+pub fn set_timer(timer: fn() -> u64) {
+    let _ = TIMER.set(timer);
+}
+
+fn nanos() -> u64 {
+    TIMER.get().map_or(0, |timer| timer())
+}
 
 /// The run, shared with the functions that scripts call.
 pub(crate) type Shared = Rc<RefCell<Current>>;
@@ -35,7 +60,12 @@ pub(crate) struct Current {
     pub(crate) replace: Option<mlua::Function>,
     budget: Budget,
     spent: u64,
+    began: u64,
+    /// Bytes in use before the run, and at the last look.
+    base: usize,
     memory: usize,
+    /// Instructions until the next look.
+    pub(crate) every: u32,
     unix: Millis,
 }
 
@@ -55,7 +85,10 @@ impl Default for Current {
             replace: None,
             budget: Budget::SHORT,
             spent: 0,
+            began: 0,
+            base: 0,
             memory: 0,
+            every: HOOK_EVERY,
             unix: Millis(0),
         }
     }
@@ -69,6 +102,8 @@ impl Current {
             random: Random::new(seed as u32),
             budget: space.budget().clone(),
             space: Some(space),
+            began: nanos(),
+            base: memory,
             memory,
             unix,
             ..Current::default()
@@ -85,15 +120,26 @@ impl Current {
         self.spend(bytes as u64 / BYTES_PER_INSTRUCTION)
     }
 
-    /// Counts instructions and new memory.
-    pub(crate) fn look(&mut self, instructions: u64, memory: usize) -> bool {
+    /// Counts a compilation: its time grows with the square of the length at worst.
+    pub(crate) fn spend_source(&mut self, len: usize) -> bool {
+        let len = len as u64;
+        self.spend(len.saturating_add(len.saturating_mul(len) / 600))
+    }
+
+    /// Counts the instructions since the last look, and new memory.
+    pub(crate) fn look(&mut self, memory: usize) -> bool {
+        let instructions = u64::from(self.every);
+        let grown_in_all = memory.saturating_sub(self.base);
+        let least = if self.budget.is_short() { HOOK_EVERY_MIN } else { HOOK_EVERY_MIN_OF_LONG };
+        let closer = HOOK_EVERY as usize * CLOSER_FROM / grown_in_all.max(CLOSER_FROM);
+        self.every = (closer as u32).max(least);
         let grown = memory.saturating_sub(self.memory);
         self.memory = memory;
         self.spend(instructions + grown as u64 / BYTES_PER_INSTRUCTION)
     }
 
     fn is_over(&mut self) -> bool {
-        if self.spent > self.budget.instructions {
+        if self.spent() > self.budget.instructions {
             self.halt = Some(Halt::TooLong);
         } else if let Some(error) = self.budget.interrupt.as_ref().and_then(|it| it.ends()) {
             self.halt = Some(Halt::Error(commands::ErrorReply::new(error.as_bytes())));
@@ -113,8 +159,13 @@ impl Current {
         self.halt.get_or_insert(halt);
     }
 
+    /// Instructions, or the time that they took.
     pub(crate) fn spent(&self) -> u64 {
-        self.spent
+        let took = match self.budget.is_short() {
+            true => nanos().saturating_sub(self.began) / NANOS_PER_INSTRUCTION,
+            false => 0,
+        };
+        self.spent.max(took)
     }
 
     pub(crate) fn budget(&self) -> &Budget {

@@ -23,7 +23,13 @@ const COMPILED_MAX: usize = 500;
 const COMPILED_LEN_MAX: usize = 8 << 20;
 
 /// A longer source is compiled on a thread for scripts only.
-const SHORT_LEN_MAX: usize = 256 << 10;
+const SHORT_LEN_MAX: usize = 64 << 10;
+
+/// Jumps of a source that is compiled on a worker. Lua walks the list of jumps at each of them.
+const SHORT_JUMPS_MAX: usize = 2_048;
+
+/// Words of `KEYS` and `ARGV` between two looks at the budget.
+const WORDS: usize = 256;
 
 /// Garbage after which a run ends with a collection.
 const GARBAGE_MAX: usize = 4 << 20;
@@ -39,8 +45,11 @@ fn run(call: &ScriptCall<'_>, space: &mut Space) -> Result<Reply, Halt> {
     with_engine(|engine| engine.run(call, space))
 }
 
-/// Compiles a script.
+/// Compiles a script, if that is soon done. The first run of another one finds its errors.
 fn check(source: &[u8]) -> Result<(), ErrorReply> {
+    if !compiles_soon(source) {
+        return Ok(());
+    }
     let checked = with_engine(|engine| match engine.compile(source) {
         Ok(_) => Ok(Reply::OK),
         Err(error) => Err(Halt::Error(error)),
@@ -49,6 +58,13 @@ fn check(source: &[u8]) -> Result<(), ErrorReply> {
         Err(Halt::Error(error)) => Err(error),
         _ => Ok(()),
     }
+}
+
+/// A worker may compile the source.
+fn compiles_soon(source: &[u8]) -> bool {
+    let count = |word: &[u8]| source.windows(word.len()).filter(|&part| part == word).count();
+    let jumps = || [&b"or"[..], b"and", b"if", b"break"].into_iter().map(count).sum::<usize>();
+    source.len() <= SHORT_LEN_MAX && jumps() <= SHORT_JUMPS_MAX
 }
 
 thread_local! {
@@ -107,7 +123,7 @@ impl Engine {
 
     fn run(&mut self, call: &ScriptCall<'_>, space: &mut Space) -> Result<Reply, Halt> {
         let is_known = self.compiled.contains_key(call.source);
-        if !is_known && call.source.len() > SHORT_LEN_MAX && space.budget().is_short() {
+        if !is_known && space.budget().is_short() && !compiles_soon(call.source) {
             return Err(Halt::TooLong);
         }
         let script = self.compile(call.source)?;
@@ -166,9 +182,16 @@ impl Engine {
             let table = lua.create_table_with_capacity(words.len(), 0)?;
             for (at, word) in words.iter().enumerate() {
                 table.raw_set(at + 1, lua.create_string(word)?)?;
+                // Lua finds words with one hash slowly.
+                if (at + 1) % WORDS == 0 && self.current.borrow_mut().look(lua.used_memory()) {
+                    return Err(crate::raise::halt());
+                }
             }
             globals.raw_set(name, table)?;
         }
+        self.current.borrow_mut().look(lua.used_memory());
+        let every = self.current.borrow().every;
+        sandbox::count_instructions(lua, &self.current, every)?;
         let (is_done, value): (bool, Value) = run.call(&script.function)?;
         if !is_done {
             return self.failure(&value, &script.digest);

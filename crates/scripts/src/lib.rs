@@ -26,5 +26,6 @@ mod sandbox;
 mod shebang;
 mod strings;
 
+pub use current::set_timer;
 pub use engine::{ENGINE, digest};
 pub use shebang::is_read_only;

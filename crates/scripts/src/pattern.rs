@@ -1,6 +1,8 @@
 //! Patterns of Lua 5.1, matched step by step so that a run can end in the middle: some patterns
 //! take exponential time.
 
+use std::cell::Cell;
+
 use mlua::{Error, Lua, Result, Value};
 
 use crate::current::Shared;
@@ -9,9 +11,12 @@ use crate::raise;
 const CAPTURES_MAX: usize = 32;
 /// Items that wait for the rest of a pattern. Each takes a part of the thread's stack.
 const DEPTH_MAX: usize = 200;
-/// Steps between two looks at the budget, and the instructions that they count.
-const STEPS: u32 = 1_024;
-const STEPS_COST: u64 = 256;
+/// Steps between two looks at the budget, and those that count as one instruction.
+const STEPS: usize = 1_024;
+const STEPS_PER_INSTRUCTION: usize = 4;
+/// Items of a set, and compared bytes, that count as one step.
+const ITEMS_PER_STEP: usize = 4;
+const BYTES_PER_STEP: usize = 16;
 
 #[derive(Clone, Copy)]
 enum Len {
@@ -29,7 +34,7 @@ pub(crate) struct Matcher<'a> {
     pattern: &'a [u8],
     captures: Vec<(usize, Len)>,
     depth: usize,
-    steps: u32,
+    steps: Cell<usize>,
 }
 
 impl<'a> Matcher<'a> {
@@ -42,7 +47,7 @@ impl<'a> Matcher<'a> {
         // A pattern ends at a null, as strings of C do.
         let end = pattern.iter().position(|&byte| byte == 0).unwrap_or(pattern.len());
         let (pattern, captures) = (&pattern[..end], Vec::new());
-        Matcher { lua, current, text, pattern, captures, depth: 0, steps: 0 }
+        Matcher { lua, current, text, pattern, captures, depth: 0, steps: Cell::new(0) }
     }
 
     /// The pattern matches at the beginning only.
@@ -95,13 +100,19 @@ impl<'a> Matcher<'a> {
     }
 
     fn step(&mut self) -> Result<()> {
-        self.steps += 1;
-        if self.steps < STEPS {
+        self.count(1);
+        let steps = self.steps.get();
+        if steps < STEPS {
             return Ok(());
         }
-        self.steps = 0;
-        let is_over = self.current.borrow_mut().spend(STEPS_COST);
+        self.steps.set(0);
+        let is_over = self.current.borrow_mut().spend((steps / STEPS_PER_INSTRUCTION) as u64);
         if is_over { Err(raise::halt()) } else { Ok(()) }
+    }
+
+    /// Counts steps without a look: the next step has it.
+    fn count(&self, steps: usize) {
+        self.steps.set(self.steps.get() + steps);
     }
 
     fn item(&self, at: usize) -> Option<u8> {
@@ -238,6 +249,7 @@ impl<'a> Matcher<'a> {
             _ => return Err(self.fail("invalid capture index")),
         };
         let at = capture.map_or(0, |(at, _)| *at);
+        self.count(len / BYTES_PER_STEP);
         let is_same = self.text[text..].starts_with(&self.text[at..at + len]);
         Ok(is_same.then_some(text + len))
     }
@@ -266,9 +278,9 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// The end of the item that begins at `at`, without its suffix.
-    fn item_end(&self, at: usize) -> Result<usize> {
-        let mut at = at + 1;
+    /// The end of the item that begins at `start`, without its suffix.
+    fn item_end(&self, start: usize) -> Result<usize> {
+        let mut at = start + 1;
         match self.pattern[at - 1] {
             b'%' if at >= self.pattern.len() => Err(self.fail("malformed pattern (ends with '%')")),
             b'%' => Ok(at + 1),
@@ -283,6 +295,7 @@ impl<'a> Matcher<'a> {
                         Some(_) => at += 1,
                     }
                     if self.item(at) == Some(b']') {
+                        self.count((at - start) / ITEMS_PER_STEP);
                         return Ok(at + 1);
                     }
                 }
@@ -301,10 +314,10 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The set lies from its bracket at `at` up to that at `end`.
-    fn is_in_set(&self, byte: u8, at: usize, end: usize) -> bool {
-        let is_negated = self.item(at + 1) == Some(b'^');
-        let mut at = at + 1 + usize::from(is_negated);
+    /// The set lies from its bracket at `start` up to that at `end`.
+    fn is_in_set(&self, byte: u8, start: usize, end: usize) -> bool {
+        let is_negated = self.item(start + 1) == Some(b'^');
+        let mut at = start + 1 + usize::from(is_negated);
         while at < end {
             let item = self.pattern[at];
             let is_found = if item == b'%' {
@@ -317,10 +330,12 @@ impl<'a> Matcher<'a> {
                 item == byte
             };
             if is_found {
+                self.count((at - start) / ITEMS_PER_STEP);
                 return !is_negated;
             }
             at += 1;
         }
+        self.count((at - start) / ITEMS_PER_STEP);
         is_negated
     }
 }

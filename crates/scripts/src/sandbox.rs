@@ -6,12 +6,10 @@ use mlua::{
 };
 
 use crate::arguments::Arguments;
-use crate::current::Shared;
+use crate::current::{HOOK_EVERY, Shared};
 use crate::{bits, json, message_pack, packed, raise, redis_api, strings};
 
-/// Instructions between two looks at the budget.
-const HOOK_EVERY: u32 = 250;
-
+const CALLBACKS: &str = include_str!("callbacks.lua");
 const WRAPPERS: &str = include_str!("wrappers.lua");
 
 /// Globals of Lua that scripts do not see.
@@ -39,10 +37,12 @@ impl Sandbox {
         }
         narrow_strings(&lua, &globals, current)?;
         replace_random(&lua, &globals, current)?;
+        count_callbacks(&lua, &globals, current)?;
         let (shown, run, tidy, replace) = wrap(&lua, &globals, current)?;
         current.borrow_mut().replace = Some(replace);
+        lua.set_app_data(current.clone());
         lua.set_globals(shown)?;
-        count_instructions(&lua, current)?;
+        count_instructions(&lua, current, HOOK_EVERY)?;
         Ok(Sandbox { lua, globals, run, tidy })
     }
 }
@@ -60,7 +60,29 @@ fn narrow_strings(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
             .create_function(move |lua, values| call(&Arguments { lua, function, values }, &run))?;
         library.raw_set(name, call)?;
     }
-    Ok(())
+    for (function, change) in strings::CHANGES {
+        let run = current.clone();
+        let call = lua.create_function(move |lua, values| {
+            strings::change(&Arguments { lua, function, values }, &run, change)
+        })?;
+        library.raw_set(function, call)?;
+    }
+    let original: Function = globals.raw_get("tonumber")?;
+    let run = current.clone();
+    let call = lua.create_function(move |lua, values| {
+        strings::to_number(&Arguments { lua, function: "tonumber", values }, &run, &original)
+    })?;
+    globals.raw_set("tonumber", call)
+}
+
+/// Lets the hook see the functions that functions of Lua call, and counts compilations.
+fn count_callbacks(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
+    let run = current.clone();
+    let charge = lua.create_function(move |_, len: usize| {
+        let is_over = run.borrow_mut().spend_source(len);
+        if is_over { Err(raise::halt()) } else { Ok(()) }
+    })?;
+    lua.load(CALLBACKS).set_name(raise::WRAPPERS).call((globals, charge))
 }
 
 /// `math.random` draws from the seed of the run.
@@ -138,13 +160,21 @@ fn wrap(
     chunk.call((globals, caught, handler, charge, spoil, libraries))
 }
 
-fn count_instructions(lua: &Lua, current: &Shared) -> Result<()> {
+/// Looks at the budget after so many instructions of the thread of Lua that runs.
+pub(crate) fn count_instructions(lua: &Lua, current: &Shared, every: u32) -> Result<()> {
     let run = current.clone();
-    let triggers = HookTriggers::new().every_nth_instruction(HOOK_EVERY);
+    let triggers = HookTriggers::new().every_nth_instruction(every);
     lua.set_global_hook(triggers, move |lua, _| {
         let memory = lua.used_memory();
-        let is_over = run.borrow_mut().look(HOOK_EVERY.into(), memory);
+        let (is_over, next) = {
+            let mut run = run.borrow_mut();
+            (run.look(memory), run.every)
+        };
         if !is_over {
+            // Coroutines have a counter each, so one may still be at a former distance.
+            if next != every || next != HOOK_EVERY {
+                count_instructions(lua, &run, next)?;
+            }
             return Ok(VmState::Continue);
         }
         let place = raise::place_from(lua, 0);

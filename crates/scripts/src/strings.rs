@@ -1,11 +1,12 @@
 //! Functions of the library `string` whose cost Lua does not count.
 
-use mlua::{Lua, MultiValue, Result, Value};
+use mlua::{Function, Lua, MultiValue, Result, Value};
 
 use crate::arguments::Arguments;
-use crate::current::Shared;
+use crate::current::{CLOSER_FROM, HOOK_EVERY_MIN, Shared};
 use crate::pattern::Matcher;
 use crate::raise;
+use crate::sandbox::count_instructions;
 
 /// `string.rep`.
 pub(crate) fn repeat(lua: &Lua, current: &Shared, values: MultiValue) -> Result<mlua::String> {
@@ -21,7 +22,52 @@ pub(crate) fn repeat(lua: &Lua, current: &Shared, values: MultiValue) -> Result<
     if current.borrow_mut().spend_bytes(len) {
         return Err(raise::halt());
     }
+    if len > CLOSER_FROM {
+        // The next instructions may walk the text many times.
+        current.borrow_mut().every = HOOK_EVERY_MIN;
+        count_instructions(lua, current, HOOK_EVERY_MIN)?;
+    }
     lua.create_string(text.repeat(if text.is_empty() { 0 } else { count }))
+}
+
+type Change = fn(&[u8]) -> Vec<u8>;
+
+/// Functions that make one text of another.
+pub(crate) const CHANGES: [(&str, Change); 3] = [
+    ("lower", |text| text.to_ascii_lowercase()),
+    ("upper", |text| text.to_ascii_uppercase()),
+    ("reverse", |text| text.iter().rev().copied().collect()),
+];
+
+pub(crate) fn change(args: &Arguments<'_>, current: &Shared, by: Change) -> Result<mlua::String> {
+    let text = args.bytes(1)?;
+    charge_bytes(current, text.len())?;
+    args.lua.create_string(by(&text))
+}
+
+/// A digit takes as long as so many bytes that are copied.
+const DIGIT_COST: usize = 8;
+
+/// `tonumber`, after its arguments are counted.
+pub(crate) fn to_number(
+    args: &Arguments<'_>,
+    current: &Shared,
+    original: &Function,
+) -> Result<Value> {
+    match args.integer_or(2, 10)? {
+        10 if args.len() == 0 => return Err(args.bad(1, "value expected")),
+        10 => {}
+        base => {
+            args.bytes(1)?;
+            if !(2..=36).contains(&base) {
+                return Err(args.bad(2, "base out of range"));
+            }
+        }
+    }
+    if let Value::String(text) = args.get(1) {
+        charge_bytes(current, text.as_bytes().len().saturating_mul(DIGIT_COST))?;
+    }
+    original.call(args.values.clone())
 }
 
 /// Bytes of a pattern that make it one.
@@ -45,14 +91,14 @@ fn first_place(args: &Arguments<'_>, number: usize, len: usize) -> Result<usize>
 }
 
 fn search(args: &Arguments<'_>, current: &Shared, is_find: bool) -> Result<MultiValue> {
-    let (text, pattern) = (args.string(1)?, args.string(2)?);
+    let (text, pattern) = (args.bytes(1)?, args.bytes(2)?);
+    charge_bytes(current, pattern.len())?;
     let from = first_place(args, 3, text.len())?;
     let is_plain = !matches!(args.get(4), Value::Nil | Value::Boolean(false));
     let number = |at: usize| Value::Number(at as f64);
     let end = pattern.iter().position(|&byte| byte == 0).unwrap_or(pattern.len());
     if is_find && (is_plain || !pattern[..end].iter().any(|byte| SPECIALS.contains(byte))) {
-        let found = find_bytes(&text[from..], &pattern);
-        charge_bytes(current, text.len() - from)?;
+        let found = find_bytes(&text[from..], &pattern, current)?;
         let places = |at: usize| vec![number(from + at + 1), number(from + at + pattern.len())];
         return Ok(MultiValue::from_vec(found.map_or_else(|| vec![Value::Nil], places)));
     }
@@ -68,20 +114,32 @@ fn search(args: &Arguments<'_>, current: &Shared, is_find: bool) -> Result<Multi
     Ok(MultiValue::from_vec(values))
 }
 
-fn find_bytes(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    match wanted {
-        [] => Some(0),
-        [first, rest @ ..] => {
-            let mut from = 0;
-            while let Some(at) = text[from..].iter().position(|byte| byte == first) {
-                if text[from + at + 1..].starts_with(rest) {
-                    return Some(from + at);
-                }
-                from += at + 1;
-            }
-            None
+/// Bytes of a plain search between two looks at the budget.
+const COMPARED: usize = 4_096;
+
+fn find_bytes(text: &[u8], wanted: &[u8], current: &Shared) -> Result<Option<usize>> {
+    let [first, rest @ ..] = wanted else { return Ok(Some(0)) };
+    let (mut from, mut compared) = (0, 0);
+    let mut found = None;
+    while let Some(at) = text[from..].iter().position(|byte| byte == first) {
+        let here = &text[from + at + 1..];
+        let same = here.iter().zip(rest).take_while(|(a, b)| a == b).count();
+        if same == rest.len() {
+            found = Some(from + at);
+            compared += same;
+            break;
+        }
+        from += at + 1;
+        compared += at + 1 + same;
+        if compared >= COMPARED {
+            charge_bytes(current, compared)?;
+            compared = 0;
         }
     }
+    // The last stretch lacks the first byte.
+    let rest = if found.is_none() { text.len() - from } else { 0 };
+    charge_bytes(current, compared + rest)?;
+    Ok(found)
 }
 
 fn charge_bytes(current: &Shared, bytes: usize) -> Result<()> {
@@ -91,7 +149,8 @@ fn charge_bytes(current: &Shared, bytes: usize) -> Result<()> {
 
 /// First and last place of a match, and its captures. The fourth argument lets `^` be an anchor.
 fn scan(args: &Arguments<'_>, current: &Shared) -> Result<MultiValue> {
-    let (text, pattern) = (args.string(1)?, args.string(2)?);
+    let (text, pattern) = (args.bytes(1)?, args.bytes(2)?);
+    charge_bytes(current, pattern.len())?;
     let from = first_place(args, 3, text.len())?;
     let mut matcher = Matcher::new(args.lua, current, &text, &pattern);
     let is_anchored = matches!(args.get(4), Value::Boolean(true)) && matcher.takes_anchor();
@@ -112,7 +171,8 @@ enum By {
 
 /// `gsub`.
 fn substitute(args: &Arguments<'_>, current: &Shared) -> Result<MultiValue> {
-    let (text, pattern) = (args.string(1)?, args.string(2)?);
+    let (text, pattern) = (args.bytes(1)?, args.bytes(2)?);
+    charge_bytes(current, pattern.len())?;
     let by = match args.get(3) {
         value @ Value::Function(_) => By::Value(value.clone(), "function"),
         value @ Value::Table(_) => By::Value(value.clone(), "table"),

@@ -50,6 +50,7 @@ mod walk;
 mod watching;
 mod words;
 
+pub use scripts::set_timer as set_timer_of_scripts;
 pub use session_factory::{RespSessionFactory, SENTINEL_NAME_DEFAULT, ServerConfig};
 
 #[cfg(test)]

@@ -48,6 +48,12 @@ pub(crate) fn thread_cpu() -> Nanos {
     read(ClockId::ThreadCPUTime)
 }
 
+/// Monotonic nanoseconds, for spans within one thread.
+#[must_use]
+pub fn monotonic() -> u64 {
+    read(ClockId::Monotonic).0
+}
+
 fn read(clock: ClockId) -> Nanos {
     let time = clock_gettime(clock);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
