@@ -1,5 +1,5 @@
 -- Functions of Lua that take long in one instruction.
-local globals, charge_source = ...
+local globals, refusal = ...
 local library, loadstring, type = globals.table, globals.loadstring, type
 local sort, foreach, foreachi = library.sort, library.foreach, library.foreachi
 
@@ -34,6 +34,7 @@ library.foreachi = function(list, call)
 end
 
 globals.loadstring = function(text, name)
-  charge_source(type(text) == "string" and #text or 0)
+  local refused = refusal(text)
+  if refused then return nil, refused end
   return loadstring(text, name)
 end

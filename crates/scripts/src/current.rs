@@ -120,12 +120,6 @@ impl Current {
         self.spend(bytes as u64 / BYTES_PER_INSTRUCTION)
     }
 
-    /// Counts a compilation: its time grows with the square of the length at worst.
-    pub(crate) fn spend_source(&mut self, len: usize) -> bool {
-        let len = len as u64;
-        self.spend(len.saturating_add(len.saturating_mul(len) / 600))
-    }
-
     /// Counts the instructions since the last look, and new memory.
     pub(crate) fn look(&mut self, memory: usize) -> bool {
         let instructions = u64::from(self.every);

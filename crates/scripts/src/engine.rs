@@ -14,6 +14,7 @@ use crate::current::{Current, Shared};
 use crate::redis_api::hex_digest;
 use crate::sandbox::{self, Sandbox};
 use crate::shebang::{self, Flags};
+use crate::source::{self, TOO_MANY_JUMPS};
 
 /// The engine that a node gives to its interpreter.
 pub const ENGINE: ScriptEngine = ScriptEngine { run, check };
@@ -21,12 +22,6 @@ pub const ENGINE: ScriptEngine = ScriptEngine { run, check };
 /// Compiled scripts of a thread.
 const COMPILED_MAX: usize = 500;
 const COMPILED_LEN_MAX: usize = 8 << 20;
-
-/// A longer source is compiled on a thread for scripts only.
-const SHORT_LEN_MAX: usize = 64 << 10;
-
-/// Jumps of a source that is compiled on a worker. Lua walks the list of jumps at each of them.
-const SHORT_JUMPS_MAX: usize = 2_048;
 
 /// Words of `KEYS` and `ARGV` between two looks at the budget.
 const WORDS: usize = 256;
@@ -47,7 +42,7 @@ fn run(call: &ScriptCall<'_>, space: &mut Space) -> Result<Reply, Halt> {
 
 /// Compiles a script, if that is soon done. The first run of another one finds its errors.
 fn check(source: &[u8]) -> Result<(), ErrorReply> {
-    if !compiles_soon(source) {
+    if !source::compiles_soon(source) {
         return Ok(());
     }
     let checked = with_engine(|engine| match engine.compile(source) {
@@ -58,13 +53,6 @@ fn check(source: &[u8]) -> Result<(), ErrorReply> {
         Err(Halt::Error(error)) => Err(error),
         _ => Ok(()),
     }
-}
-
-/// A worker may compile the source.
-fn compiles_soon(source: &[u8]) -> bool {
-    let count = |word: &[u8]| source.windows(word.len()).filter(|&part| part == word).count();
-    let jumps = || [&b"or"[..], b"and", b"if", b"break"].into_iter().map(count).sum::<usize>();
-    source.len() <= SHORT_LEN_MAX && jumps() <= SHORT_JUMPS_MAX
 }
 
 thread_local! {
@@ -123,7 +111,7 @@ impl Engine {
 
     fn run(&mut self, call: &ScriptCall<'_>, space: &mut Space) -> Result<Reply, Halt> {
         let is_known = self.compiled.contains_key(call.source);
-        if !is_known && space.budget().is_short() && !compiles_soon(call.source) {
+        if !is_known && space.budget().is_short() && !source::compiles_soon(call.source) {
             return Err(Halt::TooLong);
         }
         let script = self.compile(call.source)?;
@@ -229,6 +217,9 @@ impl Engine {
         if let Some(compiled) = self.compiled.get_mut(source) {
             compiled.used = self.used;
             return Ok(compiled.clone());
+        }
+        if !source::compiles(source) {
+            return Err(error(&format!("Error compiling script (new function): {TOO_MANY_JUMPS}")));
         }
         let (flags, len) = shebang::parse(source).map_err(|text| error(&text))?;
         let function = sandbox::compile(&self.sandbox.lua, &source[len..]).map_err(|it| {

@@ -24,6 +24,7 @@ mod random;
 mod redis_api;
 mod sandbox;
 mod shebang;
+mod source;
 mod strings;
 
 pub use current::set_timer;

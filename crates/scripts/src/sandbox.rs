@@ -7,7 +7,7 @@ use mlua::{
 
 use crate::arguments::Arguments;
 use crate::current::{HOOK_EVERY, Shared};
-use crate::{bits, json, message_pack, packed, raise, redis_api, strings};
+use crate::{bits, json, message_pack, packed, raise, redis_api, source, strings};
 
 const CALLBACKS: &str = include_str!("callbacks.lua");
 const WRAPPERS: &str = include_str!("wrappers.lua");
@@ -78,11 +78,13 @@ fn narrow_strings(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
 /// Lets the hook see the functions that functions of Lua call, and counts compilations.
 fn count_callbacks(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
     let run = current.clone();
-    let charge = lua.create_function(move |_, len: usize| {
-        let is_over = run.borrow_mut().spend_source(len);
-        if is_over { Err(raise::halt()) } else { Ok(()) }
+    let refusal = lua.create_function(move |_, text: Value| {
+        let Value::String(text) = text else { return Ok(None) };
+        let text = text.as_bytes();
+        let is_over = source::spend(&text, &mut run.borrow_mut());
+        if is_over { Err(raise::halt()) } else { Ok(source::refusal(&text)) }
     })?;
-    lua.load(CALLBACKS).set_name(raise::WRAPPERS).call((globals, charge))
+    lua.load(CALLBACKS).set_name(raise::WRAPPERS).call((globals, refusal))
 }
 
 /// `math.random` draws from the seed of the run.

@@ -133,6 +133,8 @@ fn compilation_is_counted() {
         format!("local s = {chunk} return load(function() local t = s s = nil return t end)");
     assert_eq!(run(&load), Err(Halt::TooLong));
     assert_eq!(run("return loadstring('return 7')()"), Ok(Reply::Integer(7)));
+    let long = "local s = 'return [[' .. ('x'):rep(20000) .. ']]' return #loadstring(s)()";
+    assert_eq!(run(long), Ok(Reply::Integer(20_000)));
 }
 
 #[test]
@@ -144,6 +146,21 @@ fn long_sources_do_not_compile_on_a_worker() {
     assert_eq!(run(&format!("return 1{blank}")), Err(Halt::TooLong));
     assert_eq!((scripts::ENGINE.check)(format!("return return{blank}").as_bytes()), Ok(()));
     assert!((scripts::ENGINE.check)(b"return return").is_err());
+}
+
+/// No look breaks a compilation, so that of a very long list of jumps never begins.
+#[test]
+fn sources_with_too_many_jumps_are_refused() {
+    let interrupt: Arc<dyn Interrupt> = Arc::new(Never);
+    let budget = Budget { instructions: u64::MAX, memory: 64 << 20, interrupt: Some(interrupt) };
+    let source = format!("local a = 1 return a{}", " or a".repeat(40_000));
+    let (ended, _) = run_on(budget.clone(), source.as_bytes(), &[], &[]);
+    let Err(Halt::Error(error)) = ended else { panic!("{ended:?}") };
+    assert!(error.text().starts_with(b"ERR Error compiling script"), "{error:?}");
+    let source = "return select(2, loadstring('local a return a' .. (' or a'):rep(40000)))";
+    let (ended, _) = run_on(budget, source.as_bytes(), &[], &[]);
+    let Ok(Reply::Bulk(text)) = ended else { panic!("{ended:?}") };
+    assert!(text.starts_with(b"user_script: too many jumps"), "{text:?}");
 }
 
 #[test]
