@@ -37,6 +37,10 @@ Please note that when switching between policies at runtime LRU and LFU data wil
 pub(crate) const IDLE_TIME_NOT_TRACKED: ErrorReply =
     fixed(b"ERR idle time not tracked: this store keeps no times of access");
 pub const REPLIES_TOO_LARGE: ErrorReply = fixed(b"ERR replies too large: split the transaction");
+pub const NO_ROOM: ErrorReply = fixed(
+    b"OOM command not allowed while this node's file system has too little room; \
+it had no effect, make room or ask another node",
+);
 pub const NO_SCRIPT: ErrorReply = fixed(b"NOSCRIPT No matching script. Please use EVAL.");
 pub(crate) const NO_SCRIPT_ENGINE: ErrorReply = fixed(b"ERR this node runs no scripts");
 pub(crate) const TOO_MANY_KEYS: ErrorReply =

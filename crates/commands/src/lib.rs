@@ -30,7 +30,8 @@ mod list;
 mod module;
 mod monitoring;
 mod operation;
-pub mod plan;
+pub mod permission;
+mod plan;
 mod refused;
 mod row;
 mod scripting;
@@ -49,12 +50,13 @@ pub const REDIS_VERSION: &str = "7.4.0";
 
 pub use errors::ErrorReply;
 pub use interpreter::Interpreter;
+pub use permission::Permission;
 pub use plan::{Combine, Execution, ONCE_ARGUMENTS, Plan};
 pub use scripting::{
     BYTES_PER_INSTRUCTION, Budget, DIGEST_LEN, Interrupt, ScriptCall, ScriptEngine, is_by_digest,
 };
 pub use session_verb::SessionVerb;
-pub use space::{Halt, Shortage, Space};
+pub use space::{Halt, Space};
 pub use spec::CommandSpec;
 pub use table::{find, lookup, lookup_full, plan, resolve};
 pub use transactions::{REPLIES_LEN_MAX, lines_on_one_key};

@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::errors::ErrorReply;
 use crate::interpreter::Interpreter;
 use crate::lapse;
+use crate::permission::Permission;
 use crate::plan::{Arguments, Execution, Plan};
 use crate::scripting::{self, Budget};
 use crate::table;
@@ -49,16 +50,7 @@ pub struct Space {
     keys: BTreeMap<Bytes, Held>,
     wanted: Vec<Bytes>,
     budget: Budget,
-    shortage: Shortage,
-}
-
-/// Writes that commands of a script may not do, because the node is short of room.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Shortage {
-    #[default]
-    None,
-    OfGrowth,
-    OfWrites,
+    permission: Permission,
 }
 
 /// A state, and its changes.
@@ -82,7 +74,7 @@ impl Space {
             keys: BTreeMap::new(),
             wanted: Vec::new(),
             budget: Budget::SHORT,
-            shortage: Shortage::None,
+            permission: Permission::default(),
         }
     }
 
@@ -93,10 +85,10 @@ impl Space {
         self
     }
 
-    /// Sets which writes of scripts are refused.
+    /// Sets the commands that scripts may call.
     #[must_use]
-    pub fn with_shortage(mut self, shortage: Shortage) -> Space {
-        self.shortage = shortage;
+    pub fn with_permission(mut self, permission: Permission) -> Space {
+        self.permission = permission;
         self
     }
 
@@ -111,8 +103,8 @@ impl Space {
     }
 
     #[must_use]
-    pub fn shortage(&self) -> Shortage {
-        self.shortage
+    pub fn permission(&self) -> Permission {
+        self.permission
     }
 
     /// Bytes of the value at a key, 0 without one.

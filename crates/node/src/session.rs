@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use base::{Millis, Nanos};
 use transactions::{Mode, Transaction};
+pub use types::Shortage;
 use types::{Access, Command, Database, Key, Outcome, Positions, SessionId};
 
 use crate::settings::Agreed;
@@ -158,18 +159,6 @@ impl Wanted {
             | Wanted::Explain { .. } => 0,
         }
     }
-}
-
-/// Writes that a node refuses while the file system is short of room.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Shortage {
-    /// There is enough room.
-    #[default]
-    None,
-    /// Writes that may need more room.
-    OfGrowth,
-    /// Any write: too much waits for it already.
-    OfWrites,
 }
 
 /// The input and output of one session step.

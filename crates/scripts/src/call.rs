@@ -1,7 +1,7 @@
 //! `redis.call` and `redis.pcall`: a command on the space of the run.
 
 use commands::spec::Flag;
-use commands::{CommandSpec, Execution, Halt, SessionVerb, Shortage, Space};
+use commands::{CommandSpec, ErrorReply, Execution, Halt, SessionVerb, Space};
 use mlua::{Error, Lua, MultiValue, Value};
 use types::Reply;
 
@@ -14,7 +14,6 @@ const UNKNOWN: &str = "Unknown Redis command called from script";
 const ARITY: &str = "Wrong number of args calling Redis command from script";
 const NOT_ALLOWED: &str = "This Redis command is not allowed from script";
 const READ_ONLY: &str = "Write commands are not allowed from read-only scripts.";
-const NO_ROOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// Instructions that a command costs besides its bytes.
 const COMMAND_COST: u64 = 100;
@@ -24,7 +23,7 @@ enum Failed {
     /// The error, without a code.
     Text(&'static str),
     /// The error, with its code.
-    Reply(&'static str),
+    Reply(ErrorReply),
     Halt,
 }
 
@@ -37,7 +36,9 @@ pub(crate) fn call(lua: &Lua, current: &Shared, values: MultiValue) -> mlua::Res
             convert::to_lua(lua, &reply, resp3)
         }
         Err(Failed::Text(text)) => Err(raise::reply(text)),
-        Err(Failed::Reply(text)) => Err(Error::external(raise::Raised::Reply(text.into()))),
+        Err(Failed::Reply(error)) => {
+            Err(Error::external(raise::Raised::Reply(error.text().to_vec())))
+        }
         Err(Failed::Halt) => Err(raise::halt()),
     }
 }
@@ -49,7 +50,7 @@ pub(crate) fn protected(lua: &Lua, current: &Shared, values: MultiValue) -> mlua
         Ok(reply) => reply,
         // As in redis-server, these two errors of `pcall` are tables too.
         Err(Failed::Text(text)) => Reply::error(format!("ERR {text}")),
-        Err(Failed::Reply(text)) => Reply::error(text),
+        Err(Failed::Reply(error)) => error.into(),
         Err(Failed::Halt) => return Err(raise::halt()),
     };
     let resp3 = current.borrow().resp3;
@@ -137,12 +138,10 @@ fn check(spec: &CommandSpec, current: &Current) -> Result<(), Failed> {
     if current.is_read_only && spec.may_write() {
         return Err(Failed::Text(READ_ONLY));
     }
-    let lacks_room = match current.shortage() {
-        Shortage::None => false,
-        Shortage::OfGrowth => spec.has(Flag::DenyOom) && !current.allows_growth,
-        Shortage::OfWrites => spec.has(Flag::Write),
-    };
-    if lacks_room { Err(Failed::Reply(NO_ROOM)) } else { Ok(()) }
+    match current.permission().refusal(spec) {
+        Some(error) => Err(Failed::Reply(error)),
+        None => Ok(()),
+    }
 }
 
 fn execute(spec: &CommandSpec, args: &[&[u8]], space: &mut Space) -> Result<Reply, Halt> {

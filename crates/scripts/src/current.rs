@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 use base::Millis;
-use commands::{BYTES_PER_INSTRUCTION, Budget, Halt, Shortage, Space};
+use commands::{BYTES_PER_INSTRUCTION, Budget, Halt, Permission, Space};
 use types::Clock;
 
 use crate::json::Settings;
@@ -166,8 +166,10 @@ impl Current {
         &self.budget
     }
 
-    pub(crate) fn shortage(&self) -> Shortage {
-        self.space.as_ref().map_or(Shortage::None, Space::shortage)
+    /// The decision about a command that the script calls.
+    pub(crate) fn permission(&self) -> Permission {
+        let permission = self.space.as_ref().map(Space::permission).unwrap_or_default();
+        Permission { allows_growth: self.allows_growth, ..permission }
     }
 
     /// Seconds that pass with each instruction: there is no other clock.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use commands::{ErrorReply, Halt, ScriptCall, ScriptEngine, Space};
 use mlua::{Function, Value};
-use types::Reply;
+use types::{Reply, Shortage};
 
 use crate::convert;
 use crate::current::{Current, Shared};
@@ -269,7 +269,7 @@ fn check_flags(flags: Flags, call: &ScriptCall<'_>, space: &Space) -> Result<(),
     if call.is_read_only {
         return Err(error("Can not execute a script with write flag using *_ro command."));
     }
-    if space.shortage() != commands::Shortage::None && !flags.allow_oom {
+    if space.permission().shortage != Shortage::None && !flags.allow_oom {
         return Err(ErrorReply::new(
             b"OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         ));

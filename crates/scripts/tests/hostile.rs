@@ -19,7 +19,7 @@ fn run(source: &str) -> Result<Reply, Halt> {
 }
 
 fn long() -> Budget {
-    Budget { instructions: u64::MAX, memory: 32 << 20, interrupt: None }
+    Budget { instructions: u64::MAX, memory: 2 << 20, interrupt: None }
 }
 
 #[test]

@@ -10,8 +10,6 @@ the command had and will have no effect, retry freely";
 const UNKNOWN: &str = "UNKNOWN no quorum confirmed the command in time; \
 it may or may not take effect, read before retrying";
 const LOADING: &str = "LOADING this node is still starting, or forgot its state and has not recovered it from a quorum yet";
-pub(crate) const NO_ROOM: &str = "OOM command not allowed while this node's file system has too little room; \
-it had no effect, make room or ask another node";
 const ALREADY_DONE: &str =
     "ALREADYDONE the command ran before, and its reply was too long to be remembered";
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use commands::{Budget, Execution, Halt, Interpreter, Interrupt, Plan, Shortage, Space};
+use commands::{Budget, Execution, Halt, Interpreter, Interrupt, Permission, Plan, Space};
 use transactions::{Mode, Program, Ran, States, Stop, Transaction};
 use types::{Change, Clock, Database, Key, Positions, Reply, View};
 
@@ -20,7 +20,7 @@ struct Lines {
     database: Database,
     max_value_len: usize,
     /// Writes that scripts may not do.
-    shortage: Shortage,
+    permission: Permission,
 }
 
 /// The keys of a line, as the table finds them.
@@ -75,19 +75,14 @@ pub(crate) fn of_scripts(
     lines: ScriptLines,
     clock: Clock,
     max_value_len: usize,
-    shortage: node::session::Shortage,
+    permission: Permission,
 ) -> Transaction {
     let ScriptLines { lines, is_list, watched, .. } = lines;
     let has_writes =
         |line: &Vec<Bytes>| writes(&line.iter().map(AsRef::as_ref).collect::<Vec<_>>());
     let mode = mode(lines.iter().any(has_writes));
-    let shortage = match shortage {
-        node::session::Shortage::None => Shortage::None,
-        node::session::Shortage::OfGrowth => Shortage::OfGrowth,
-        node::session::Shortage::OfWrites => Shortage::OfWrites,
-    };
     let lines =
-        Lines { lines, is_list, positions: positions.clone(), database, max_value_len, shortage };
+        Lines { lines, is_list, positions: positions.clone(), database, max_value_len, permission };
     Transaction { mode, ..of_program(lines, watched, clock) }
 }
 
@@ -119,8 +114,8 @@ fn transaction(
     clock: Clock,
     max_value_len: usize,
 ) -> Transaction {
-    let (positions, shortage) = (positions.clone(), Shortage::None);
-    let lines = Lines { lines, is_list, positions, database, max_value_len, shortage };
+    let (positions, permission) = (positions.clone(), Permission::default());
+    let lines = Lines { lines, is_list, positions, database, max_value_len, permission };
     of_program(lines, watched, clock)
 }
 
@@ -172,7 +167,7 @@ impl Lines {
             Interpreter { max_value_len: self.max_value_len, scripts: Some(scripts::ENGINE) };
         let mut space = Space::new(&interpreter, clock)
             .in_database(self.database)
-            .with_shortage(self.shortage)
+            .with_permission(self.permission)
             .with_budget(budget);
         for (key, found) in states {
             let view = View { value: found.value.as_deref(), ttl: found.ttl, ends: found.ends };

@@ -14,7 +14,7 @@ use crate::budget::Cost;
 use crate::outcomes;
 use crate::pipeline::{Answer, token};
 use crate::program;
-use crate::session::{Hold, Session};
+use crate::session::{Hold, Session, permission};
 use crate::transaction::ONCE_WITHOUT_KEYS;
 
 const GENERATION: &[u8] = b"scripts";
@@ -360,7 +360,7 @@ impl Session {
         let max = self.shared.limits.max_value_len();
         let (database, once) = (self.database(), lines.once.clone());
         let transaction =
-            program::of_scripts(positions, database, lines, clock, max, cx.shortage());
+            program::of_scripts(positions, database, lines, clock, max, permission(cx));
         if once.is_some() && transaction.keys.is_empty() {
             let error = Reply::error(ONCE_WITHOUT_KEYS);
             return self.answer(number, Outcome::Reply(error), cx);

@@ -29,8 +29,8 @@ use crate::{
     client_command, cluster_command, config_command, encoding, info, memory_command, outcomes,
 };
 
-pub(crate) use self::rules::{bulk_len_max, is_http};
-use self::rules::{cost_of, lacks_room, limits, opens, takes_turns};
+pub(crate) use self::rules::{bulk_len_max, is_http, permission};
+use self::rules::{cost_of, limits, opens, takes_turns};
 
 /// As redis-server answers: a monitor counts as a replica.
 const MONITORS_ONLY: &str = "ERR Replica can't interact with the keyspace";
@@ -214,8 +214,7 @@ impl Session {
         if self.monitor.is_some() && (spec.has(Flag::Write) || spec.has(Flag::Readonly)) {
             return Some(Reply::error(MONITORS_ONLY));
         }
-        let lacks_room = lacks_room(self.gate_of(spec), cx.shortage());
-        lacks_room.then_some(Reply::error(outcomes::NO_ROOM))
+        permission(cx).refusal(self.gate_of(spec)).map(Reply::from)
     }
 
     /// Executes a request, or sends its parts to their registers.
@@ -492,7 +491,8 @@ impl Session {
             self.arm(self.shared.pause.until(), cx);
             return true;
         }
-        if spec.may_write() && !cx.takes_writes() && !lacks_room(spec, cx.shortage()) {
+        let is_refused = permission(cx).refusal(spec).is_some();
+        if spec.may_write() && !cx.takes_writes() && !is_refused {
             cx.hold_write();
             return true;
         }

@@ -14,7 +14,8 @@ pub mod outcome;
 pub mod positions;
 pub mod reply;
 pub mod round;
-pub mod txid;
+pub mod shortage;
+mod txid;
 pub mod wire;
 
 pub use command::{
@@ -27,5 +28,6 @@ pub use outcome::{Outcome, Refusal};
 pub use positions::Positions;
 pub use reply::{Double, REPLY_DEPTH_MAX, Reply};
 pub use round::{Ballot, Round};
+pub use shortage::Shortage;
 pub use txid::Txid;
 pub use wire::{Malformed, Reader, Wire};

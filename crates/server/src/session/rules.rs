@@ -1,8 +1,7 @@
 //! Rules that decide when a request may begin, and how large it may be.
 
-use commands::spec::Flag;
-use commands::{Combine, CommandSpec, Execution, ONCE_ARGUMENTS, SessionVerb};
-use node::session::{self, Shortage};
+use commands::{Combine, CommandSpec, Execution, ONCE_ARGUMENTS, Permission, SessionVerb};
+use node::session::{self, SessionContext};
 use resp::Limits;
 use types::{Access, Command};
 
@@ -79,13 +78,9 @@ pub(super) fn takes_turns(spec: &CommandSpec, args: &[&[u8]]) -> bool {
     }
 }
 
-/// True for a command that is refused while there is too little room.
-pub(super) fn lacks_room(spec: &CommandSpec, shortage: Shortage) -> bool {
-    match shortage {
-        Shortage::None => false,
-        Shortage::OfGrowth => spec.has(Flag::DenyOom),
-        Shortage::OfWrites => spec.has(Flag::Write),
-    }
+/// The decision about the commands of this session.
+pub(crate) fn permission(cx: &SessionContext<'_>) -> Permission {
+    Permission::of(cx.shortage())
 }
 
 pub(crate) fn is_http(args: &[&[u8]]) -> bool {
