@@ -55,7 +55,32 @@ pub(crate) fn halt() -> Error {
 
 /// An error in argument `number` of a function.
 pub(crate) fn argument(lua: &Lua, number: usize, function: &str, message: &str) -> Error {
-    text(lua, format!("bad argument #{number} to '{function}' ({message})"))
+    match number {
+        1 if is_method(lua) => text(lua, format!("calling '{function}' on bad self ({message})")),
+        _ => {
+            let number = number.saturating_sub(usize::from(is_method(lua)));
+            text(lua, format!("bad argument #{number} to '{function}' ({message})"))
+        }
+    }
+}
+
+/// The function was called as a method: its first argument has no number.
+fn is_method(lua: &Lua) -> bool {
+    lua.inspect_stack(0, |debug| debug.names().name_what == Some("method")).unwrap_or(false)
+}
+
+/// The error of a function of Lua that one of ours called in its place.
+pub(crate) fn of_original(lua: &Lua, function: &str, error: Error) -> Error {
+    const UNKNOWN: &str = " to '?' (";
+    let Error::RuntimeError(message) = &error else { return error };
+    let message = message.split("\nstack traceback:").next().unwrap_or(message);
+    let number = message.strip_prefix("bad argument #").and_then(|it| it.split_once(UNKNOWN));
+    match number.and_then(|(number, reason)| Some((number.parse().ok()?, reason))) {
+        Some((number, reason)) => {
+            argument(lua, number, function, reason.strip_suffix(')').unwrap_or(reason))
+        }
+        None => text(lua, message.replace("'?'", &format!("'{function}'"))),
+    }
 }
 
 /// `source:line: ` of the function at a level of the stack, or of its caller if it is a wrapper.

@@ -67,12 +67,28 @@ fn narrow_strings(lua: &Lua, globals: &Table, current: &Shared) -> Result<()> {
         })?;
         library.raw_set(function, call)?;
     }
-    let original: Function = globals.raw_get("tonumber")?;
+    let tables: Table = globals.raw_get("table")?;
+    count_before(lua, &library, current, "format", strings::format)?;
+    count_before(lua, &tables, current, "concat", strings::concat)?;
+    count_before(lua, globals, current, "tonumber", strings::to_number)
+}
+
+type Counted = fn(&Arguments<'_>, &Shared, &Function) -> Result<MultiValue>;
+
+/// Puts a function that counts in the place of one that it calls.
+fn count_before(
+    lua: &Lua,
+    library: &Table,
+    current: &Shared,
+    function: &'static str,
+    counted: Counted,
+) -> Result<()> {
+    let original: Function = library.raw_get(function)?;
     let run = current.clone();
     let call = lua.create_function(move |lua, values| {
-        strings::to_number(&Arguments { lua, function: "tonumber", values }, &run, &original)
+        counted(&Arguments { lua, function, values }, &run, &original)
     })?;
-    globals.raw_set("tonumber", call)
+    library.raw_set(function, call)
 }
 
 /// Lets the hook see the functions that functions of Lua call, and counts compilations.

@@ -53,7 +53,7 @@ pub(crate) fn to_number(
     args: &Arguments<'_>,
     current: &Shared,
     original: &Function,
-) -> Result<Value> {
+) -> Result<MultiValue> {
     match args.integer_or(2, 10)? {
         10 if args.len() == 0 => return Err(args.bad(1, "value expected")),
         10 => {}
@@ -68,6 +68,35 @@ pub(crate) fn to_number(
         charge_bytes(current, text.as_bytes().len().saturating_mul(DIGIT_COST))?;
     }
     original.call(args.values.clone())
+}
+
+/// Instructions for a number that becomes text.
+const NUMBER_COST: usize = 8;
+
+/// `string.format`, after its arguments are counted.
+pub(crate) fn format(
+    args: &Arguments<'_>,
+    current: &Shared,
+    original: &Function,
+) -> Result<MultiValue> {
+    let len = |value: &Value| value.as_string().map_or(0, |text| 2 * text.as_bytes().len());
+    charge_bytes(current, args.values.iter().map(len).sum())?;
+    let made = original.call(args.values.clone());
+    made.map_err(|error| raise::of_original(args.lua, args.function, error))
+}
+
+/// `table.concat`, after its elements are counted.
+pub(crate) fn concat(
+    args: &Arguments<'_>,
+    current: &Shared,
+    original: &Function,
+) -> Result<MultiValue> {
+    let len = args.get(1).as_table().map_or(0, |table| table.raw_len());
+    if current.borrow_mut().spend(len.saturating_mul(NUMBER_COST) as u64) {
+        return Err(raise::halt());
+    }
+    let made = original.call(args.values.clone());
+    made.map_err(|error| raise::of_original(args.lua, args.function, error))
 }
 
 /// Bytes of a pattern that make it one.

@@ -57,6 +57,8 @@ fn bytes_of_arguments_are_counted() {
         "string.upper(s)",
         "string.reverse(s)",
         "tonumber(s)",
+        "string.format('%q', s)",
+        "string.format('%.10s', s)",
         "tonumber(s, 16)",
         "math.random(s)",
     ] {
@@ -67,6 +69,37 @@ fn bytes_of_arguments_are_counted() {
         };
         let one = (spent(&source(11)) - spent(&source(1))) / 10;
         assert!(one > 1_000_000 / 64, "{call}: {one}");
+    }
+}
+
+/// A number becomes text for each element, in one instruction.
+#[test]
+fn elements_of_concat_are_counted() {
+    let source = |count: u32| {
+        format!(
+            "local t = {{}} for i = 1, 2e4 do t[i] = i end for i = 1, {count} do table.concat(t) end"
+        )
+    };
+    let one = (spent(&source(11)) - spent(&source(1))) / 10;
+    assert!(one >= 8 * 20_000, "{one}");
+}
+
+#[test]
+fn errors_of_counted_functions_are_those_of_lua() {
+    for (call, text) in [
+        ("string.format('%d', 'x')", "bad argument #2 to 'format' (number expected, got string)"),
+        ("('%d'):format('x')", "bad argument #1 to 'format' (number expected, got string)"),
+        ("string.format('%y', 1)", "invalid option '%y' to 'format'"),
+        ("string.format()", "bad argument #1 to 'format' (string expected, got no value)"),
+        ("('x'):rep({})", "bad argument #1 to 'rep' (number expected, got table)"),
+        ("table.concat({1, {}})", "invalid value (table) at index 2 in table for 'concat'"),
+        ("table.concat(1)", "bad argument #1 to 'concat' (table expected, got number)"),
+        ("tonumber('z', 99)", "bad argument #2 to 'tonumber' (base out of range)"),
+        ("string.lower()", "bad argument #1 to 'lower' (string expected, got no value)"),
+    ] {
+        let source = format!("return select(2, pcall(function() local x = {call} return x end))");
+        let text = format!("user_script:1: {text}");
+        assert_eq!(run(&source), Ok(Reply::bulk(text)), "{call}");
     }
 }
 
