@@ -2,7 +2,7 @@
 
 use sim::{Campaign, CampaignReport, FaultSet, Mix, SimConfig, campaign};
 
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 12;
 
 fn config(mix: Mix) -> SimConfig {
     SimConfig { mix: Some(mix), ..SimConfig::new("rmwpaxos", 0) }

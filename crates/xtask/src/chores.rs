@@ -17,11 +17,11 @@ use crate::{
 
 /// The short simulation of `test`. `./x sim` runs campaigns of any length.
 const SIMULATIONS: &[Simulation] = &[
-    Simulation { protocol: "rmwpaxos", faults: "all", seeds: "600", ops: "200" },
-    Simulation { protocol: "rmwpaxos", faults: "none", seeds: "100", ops: "500" },
-    Simulation { protocol: "abd", faults: "all", seeds: "500", ops: "200" },
-    Simulation { protocol: "hermes", faults: "all", seeds: "500", ops: "100" },
-    Simulation { protocol: "zab", faults: "all", seeds: "500", ops: "100" },
+    Simulation { protocol: "rmwpaxos", faults: "all", seeds: "400", ops: "200" },
+    Simulation { protocol: "rmwpaxos", faults: "none", seeds: "60", ops: "500" },
+    Simulation { protocol: "abd", faults: "all", seeds: "250", ops: "200" },
+    Simulation { protocol: "hermes", faults: "all", seeds: "200", ops: "100" },
+    Simulation { protocol: "zab", faults: "all", seeds: "200", ops: "100" },
 ];
 
 /// Seeds that every change must pass.
