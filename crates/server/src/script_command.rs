@@ -8,7 +8,7 @@ use base::decimal::parse_i64;
 use bytes::Bytes;
 use commands::{CommandSpec, ErrorReply, Plan, SessionVerb, errors};
 use node::session::SessionContext;
-use types::{Access, Clock, Command, Database, Key, Once, Outcome, Positions, Reply};
+use types::{Access, Clock, Command, Database, Key, Once, Outcome, Positions, Refusal, Reply};
 
 use crate::budget::Cost;
 use crate::outcomes;
@@ -58,6 +58,10 @@ enum Then {
     },
     Flush,
 }
+
+/// A line under `ONCE` whose sources take longer is refused: an earlier copy of it may be forgotten
+/// before it runs.
+const ONCE_LOOKUP_MAX: base::Nanos = base::Nanos::from_secs(1);
 
 /// Lines of a client that run at one time.
 #[derive(Debug)]
@@ -269,6 +273,10 @@ impl Session {
             {
                 shared.scripts.put_of(Some(generation), digest, &source);
             }
+        }
+        let is_once = matches!(&lookup.then, Then::Run(lines) if lines.once.is_some());
+        if is_once && cx.now.since(lookup.began) > ONCE_LOOKUP_MAX {
+            return self.answer(lookup.number, Outcome::Refused(Refusal::Conflict), cx);
         }
         self.go_on_after(lookup.number, lookup.then, generation, cx);
     }

@@ -195,3 +195,18 @@ fn unknown_script_is_not_remembered_under_once() {
     }
     assert_eq!(world.ask(&mut client, "ONCE s 1 EVAL return(7) 1 k"), ":7\r\n");
 }
+
+#[test]
+fn late_lookup_under_once_is_refused() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let digest = world.ask(&mut client, "SCRIPT LOAD return(7)");
+    let digest = digest.lines().nth(1).expect("a digest").to_string();
+    let line = format!("ONCE s 1 EVALSHA {digest} 1 k");
+    world.now += Nanos::from_secs(2);
+    world.send(&mut client, format!("{line}\r\n").as_bytes());
+    world.now += Nanos::from_secs(2);
+    let said = world.say(&mut client, b"");
+    assert!(said.starts_with("-TRYAGAIN "), "{said}");
+    assert_eq!(world.ask(&mut client, &line), ":7\r\n");
+}
