@@ -491,8 +491,7 @@ impl Session {
             self.arm(self.shared.pause.until(), cx);
             return true;
         }
-        let is_refused = permission(cx).refusal(spec).is_some();
-        if spec.may_write() && !cx.takes_writes() && !is_refused {
+        if spec.may_write() && !cx.takes_writes() && permission(cx).refusal(spec).is_none() {
             cx.hold_write();
             return true;
         }

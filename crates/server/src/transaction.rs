@@ -201,6 +201,9 @@ impl Session {
     }
 
     fn show_lines(&self, lines: &[Vec<Bytes>], cx: &SessionContext<'_>) {
+        if self.shared.monitors.is_empty() {
+            return;
+        }
         for line in lines {
             let args: Vec<&[u8]> = line.iter().map(AsRef::as_ref).collect();
             if let Ok(spec) = commands::find(&args) {
