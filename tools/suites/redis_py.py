@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import venv
 import xml.etree.ElementTree as tree
 
 from support.cluster import Cluster
 from support.compatibility import note, share, skips
+from support.packages import installed
 
 VERSION = "8.1.0"
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "redis_py")
@@ -24,21 +24,6 @@ SHORT_FILES = ["commands", "hash", "pipeline"]
 SECONDS_MAX = 60
 # A run with one protocol is good if at least this share of its tests passes.
 WANTED = 0.97
-
-
-def installed(folder):
-    """A Python with the library and what its tests import."""
-    python = os.path.join(folder, "venv", "bin", "python")
-    wanted = os.path.join(HERE, "requirements.txt")
-    done = os.path.join(folder, "venv", "installed")
-    with open(wanted, encoding="utf-8") as file:
-        text = file.read()
-    if not os.path.exists(done) or open(done, encoding="utf-8").read() != text:
-        venv.create(os.path.join(folder, "venv"), with_pip=True, clear=True)
-        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted)
-        with open(done, "w", encoding="utf-8") as file:
-            file.write(text)
-    return python
 
 
 def run(*command):
@@ -99,7 +84,7 @@ def tested(python, folder, port, protocol, short):
 def main():
     short = "--short" in sys.argv
     folder = os.environ["SUITE_DIR"]
-    python = installed(folder)
+    python = installed(folder, os.path.join(HERE, "requirements.txt"))
     tests = unpacked(folder, python)
     passed = failed = 0
     for protocol in [3] if short else [2, 3]:

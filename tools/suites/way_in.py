@@ -9,12 +9,12 @@ writes N keys `w:NUMBER` with their number as value, and repeats a write that fa
 import json
 import subprocess
 import sys
-import threading
 import time
 
 import redis
 
 from support.cluster import Cluster
+from support.conversation import Conversation
 from support.examples import built
 
 FOLDER = "way_in"
@@ -32,42 +32,6 @@ WRITES = 400
 SECONDS_MAX = 150
 
 
-class Conversation:
-    """One program. Its lines are read until the wanted one."""
-
-    def __init__(self, command):
-        self.child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self.errors = []
-        threading.Thread(target=self.drain, daemon=True).start()
-        self.watchdog = threading.Timer(SECONDS_MAX, self.child.kill)
-        self.watchdog.start()
-
-    def drain(self):
-        for line in self.child.stderr:
-            self.errors.append(line.rstrip())
-            del self.errors[:-20]
-
-    def say(self, line):
-        self.child.stdin.write(line + "\n")
-        self.child.stdin.flush()
-
-    def read_until(self, wanted):
-        for line in self.child.stdout:
-            line = line.strip()
-            if line == wanted:
-                return
-            if line.startswith("FAILED"):
-                raise AssertionError(line)
-        raise AssertionError(f"it ended before it printed '{wanted}': " + " | ".join(self.errors[-8:]))
-
-    def end(self):
-        self.child.kill()
-        self.child.wait()
-        self.watchdog.cancel()
-
-
 def check_values(cluster, count):
     """Reads what was acknowledged, by other means."""
     client = redis.Redis(port=cluster.ports[0], decode_responses=True)
@@ -82,7 +46,7 @@ def survive(program, library, mode):
         addresses = cluster.addresses()
         if mode == "sentinel":
             addresses = [f"127.0.0.1:{port}" for port in cluster.sentinel_ports]
-        conversation = Conversation(program + [library, mode] + addresses)
+        conversation = Conversation(program + [library, mode] + addresses, SECONDS_MAX)
         try:
             conversation.read_until("ready")
             written = 0

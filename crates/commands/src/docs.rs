@@ -145,7 +145,7 @@ pub fn markdown(shares: &str) -> String {
 const COMPATIBILITY: &str = "
 ## Compatibility
 
-Own tests of client libraries, run on three nodes by `./x suites redis_py go_redis`.
+Own tests of client libraries, and one of ours for each lock library, run on three nodes by `./x suites redis_py go_redis locks`.
 Tests that need a feature which this store does not have are left out: `compat/` names each with its reason.
 
 | tests | passed | failed | share |
