@@ -3,7 +3,7 @@
 //! `tests/marks.rs` compares this list with the sources.
 
 /// Every mark, and the runs that can reach it. These are a protocol, a medium that must be
-/// requested (`pmem` is rarely drawn), or media faults.
+/// requested (`pmem` is rarely drawn), transactions (rare unless requested), or media faults.
 pub const MARKS: &[(&str, &str)] = &[
     ("disk", "disk: a record of the ring goes home to an extent"),
     ("disk", "disk: a record that a stripe has room for goes to an extent before it"),
@@ -50,6 +50,14 @@ pub const MARKS: &[(&str, &str)] = &[
     ("rmwpaxos", "lost shard fields are recovered"),
     ("rmwpaxos", "no message is resent to a slow peer"),
     ("rmwpaxos", "others do not stand in for a slow peer"),
+    ("transactions", "a commit of a dead coordinator is settled"),
+    ("transactions", "a lock of a dead coordinator is pushed"),
+    ("transactions", "a read of several keys takes locks"),
+    ("transactions", "a transaction is attempted again"),
+    ("transactions", "an aborted record that stayed is forgotten"),
+    ("transactions", "another node aborts a transaction before its commit"),
+    ("transactions", "commands meet a lock while another one ends"),
+    ("transactions", "it is unknown whether a commit was written"),
     ("media faults", "a member denies another's register"),
     ("media faults", "a register is older than it was"),
     ("media faults", "a register that may have gone back is recovered"),
@@ -72,8 +80,11 @@ pub const MARKS: &[(&str, &str)] = &[
 /// Marks that a run of this protocol should have reached and did not.
 #[must_use]
 pub fn missed(protocol: &str, reached: &[&str]) -> Vec<&'static str> {
-    let applies =
-        |whose: &str| whose != "media faults" && (whose != "rmwpaxos" || protocol == "rmwpaxos");
+    let applies = |whose: &str| match whose {
+        "media faults" => false,
+        "rmwpaxos" | "transactions" => protocol == "rmwpaxos",
+        _ => true,
+    };
     let marks = MARKS.iter().filter(|(whose, mark)| applies(whose) && !reached.contains(mark));
     marks.map(|(_, mark)| *mark).collect()
 }

@@ -20,7 +20,7 @@ fn marks_in(folder: &Path, found: &mut BTreeSet<String>) {
 fn every_mark_of_the_product_is_listed() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = BTreeSet::new();
-    for name in ["node", "protocols", "storage", "transport", "server"] {
+    for name in ["node", "protocols", "storage", "transport", "server", "transactions"] {
         marks_in(&crates.join(name).join("src"), &mut found);
     }
     let listed: BTreeSet<String> = sim::marks::MARKS.iter().map(|(_, it)| (*it).into()).collect();

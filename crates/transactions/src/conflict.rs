@@ -76,6 +76,9 @@ impl Conflict {
         match record {
             Some(record) => {
                 self.is_aborted = *record == Record::Aborted;
+                if !self.is_aborted && cx.holder(txid) != Holder::Up {
+                    base::sometimes!("a commit of a dead coordinator is settled");
+                }
                 let entry = record.entry(key);
                 // A lock of another version is a stray: it came after the transaction's end.
                 let mut settle = match entry {
@@ -96,6 +99,9 @@ impl Conflict {
                 self.is_finished |= holder == Holder::Replaced;
                 let is_silent = self.asked.is_some_and(|asked| cx.now >= asked + SILENT_AFTER)
                     && !mutation::is(Mutation::WaitForSilent);
+                if holder != Holder::Up {
+                    base::sometimes!("a lock of a dead coordinator is pushed");
+                }
                 if is_older || is_silent || self.is_finished || holder != Holder::Up {
                     return Step::Push;
                 }

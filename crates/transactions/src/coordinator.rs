@@ -380,6 +380,7 @@ impl Coordinator {
                 }
             },
             Outcome::Unknown if !mutation::is(Mutation::UnknownIsAborted) => {
+                base::sometimes!("it is unknown whether a commit was written");
                 self.phase = Phase::PushingOwn(record, reply, 0);
                 self.push_own(out);
             }
@@ -428,6 +429,7 @@ impl Coordinator {
 
     /// Another node aborted it.
     fn lose(&mut self, cx: &mut Cx<'_>, out: &mut Out) -> Fate {
+        base::sometimes!("another node aborts a transaction before its commit");
         let tag = self.tag.take();
         let keys: BTreeSet<Key> = self.keys.keys().cloned().collect();
         self.settle_all(Record::Aborted, out);

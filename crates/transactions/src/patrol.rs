@@ -100,6 +100,7 @@ impl Patrol {
     }
 
     fn forget_aborted(&self, out: &mut Out) {
+        base::sometimes!("an aborted record that stayed is forgotten");
         out.run_hidden(Purpose::Forget, self.record.clone(), record::forget(&Record::Aborted));
     }
 
