@@ -14,6 +14,12 @@ use crate::workload::script::{ScriptStep, Scripts, Verb};
 use crate::workload::{redis, transactions, update};
 use crate::world::{ClientReply, World};
 
+/// How often a patient client asks a node that cannot serve.
+const RASH_CHANCE: f64 = 0.02;
+/// Patient clients bear so many unknown outcomes, and one in so many more.
+const UNKNOWN_FEW: usize = 3;
+const UNKNOWN_ONE_IN: usize = 12;
+
 /// How an operation ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
@@ -65,9 +71,13 @@ pub struct Clients {
     pub ops: Vec<Op>,
     sessions: u64,
     pipeline: usize,
+    /// Clients hold back while no node serves, and while so many operations are outstanding.
+    pub patience: Option<usize>,
     ttl_max: u64,
     pub retries: Retries,
     pub outstanding: usize,
+    /// Operations of unknown outcome.
+    unknown: usize,
     scripts: Scripts,
     /// Connections that speak RESP, if clients use them.
     lines: Option<RespConnections>,
@@ -104,9 +114,11 @@ impl Clients {
             ops: Vec::new(),
             sessions,
             pipeline,
+            patience: None,
             ttl_max,
             retries: Retries::default(),
             outstanding: 0,
+            unknown: 0,
             scripts: Scripts::default(),
             lines: None,
             heard: BTreeMap::new(),
@@ -123,7 +135,7 @@ impl Clients {
 
     /// Lets a client issue an operation of its choice if it may. True when it did.
     pub fn issue(&mut self, world: &mut World, client: usize) -> bool {
-        if !self.is_free(client) {
+        if !self.is_free(client) || self.patience.is_some_and(|most| self.outstanding >= most) {
             return false;
         }
         let index = self.rng.below(self.keys.len() as u64) as usize;
@@ -176,6 +188,12 @@ impl Clients {
     ) -> bool {
         if !world.is_up(self.clients[client].node) {
             self.reconnect(world, client);
+        }
+        if self.patience.is_some()
+            && !self.rng.chance(RASH_CHANCE)
+            && !self.find_service(world, client)
+        {
+            return false;
         }
         let (node, session) = (self.clients[client].node, self.clients[client].session);
         if self.submit(world, (client, node, session), step, line) {
@@ -271,12 +289,29 @@ impl Clients {
 
     fn reconnect(&mut self, world: &World, client: usize) {
         let up: Vec<usize> = (0..world.node_count()).filter(|&node| world.is_up(node)).collect();
+        self.reconnect_to_one_of(client, &up);
+    }
+
+    fn reconnect_to_one_of(&mut self, client: usize, nodes: &[usize]) {
         self.sessions += 1;
         let it = &mut self.clients[client];
         it.session = self.sessions;
-        if !up.is_empty() {
-            it.node = *self.rng.pick(&up);
+        if !nodes.is_empty() {
+            it.node = *self.rng.pick(nodes);
         }
+    }
+
+    /// Moves the client to a node that serves, if its own does not. False if none does.
+    fn find_service(&mut self, world: &World, client: usize) -> bool {
+        if world.serves(self.clients[client].node) {
+            return true;
+        }
+        let serving: Vec<usize> =
+            (0..world.node_count()).filter(|&node| world.serves(node)).collect();
+        if !serving.is_empty() {
+            self.reconnect_to_one_of(client, &serving);
+        }
+        !serving.is_empty()
     }
 
     /// Takes in a reply. Returns the client that may go on.
@@ -339,6 +374,7 @@ impl Clients {
 
     /// Ends an operation. Returns the client that may go on.
     fn end(&mut self, op: usize, now: u64, ended: Ended) -> Option<usize> {
+        self.unknown += usize::from(ended == Ended::Unknown);
         let op = &mut self.ops[op];
         op.ended = Some((now, ended));
         self.outstanding -= 1;
@@ -400,6 +436,7 @@ impl Clients {
             if op.node == node && op.ended.is_none() {
                 op.ended = Some((now, Ended::Unknown));
                 self.outstanding -= 1;
+                self.unknown += 1;
                 if op.client != usize::MAX {
                     self.clients[op.client].outstanding -= 1;
                     freed.push(op.client);
@@ -414,6 +451,14 @@ impl Clients {
         freed.sort_unstable();
         freed.dedup();
         freed
+    }
+
+    /// So many outcomes are unknown that the checks get weak: patient clients want a rest from
+    /// faults.
+    #[must_use]
+    pub fn want_rest(&self) -> bool {
+        let ended = self.ops.len() - self.outstanding;
+        self.patience.is_some() && self.unknown > UNKNOWN_FEW + ended / UNKNOWN_ONE_IN
     }
 
     /// Requests of sessions that workers have not ended.

@@ -43,6 +43,8 @@ pub struct Injector {
     workers_vary: bool,
     /// Spontaneous faults that may still happen.
     faults_left: u64,
+    /// No fault begins.
+    pub rests: bool,
     rng: Prng,
     /// Faults that happened, by kind.
     pub counts: Vec<(Fault, u64)>,
@@ -63,6 +65,7 @@ impl Injector {
             request_timeout: profile.request_timeout,
             workers_vary: profile.faults.has(Fault::Workers),
             faults_left: strikes_max.unwrap_or(u64::MAX),
+            rests: false,
             rng,
             counts: Vec::new(),
         }
@@ -95,7 +98,7 @@ impl Injector {
                 self.next[index] = now + 1 + exponential(&mut self.rng, gap);
                 // A run that its faults delay sees ever fewer of them.
                 self.gaps[index].1 = gap + gap / 16;
-                if self.faults_left > 0 {
+                if self.faults_left > 0 && !self.rests {
                     self.faults_left -= 1;
                     self.inject(world, fault, &mut done);
                 }
@@ -109,6 +112,7 @@ impl Injector {
         let mut done = Casualties::default();
         if self.crash_after_turn_ppm > 0
             && self.faults_left > 0
+            && !self.rests
             && self.rng.chance_ppm(self.crash_after_turn_ppm)
         {
             self.faults_left -= 1;
@@ -159,6 +163,7 @@ impl Injector {
                 }
             }
             Undo::Start(_) => {}
+            Undo::Restart(_) if self.rests => {}
             Undo::Restart(node) => self.crash(world, node, done),
             Undo::Room(node) => world.medium(node).set_full(false),
             Undo::Unblock(links) => links.iter().for_each(|&(from, to)| world.unblock(from, to)),

@@ -136,6 +136,8 @@ pub struct Profile {
     pub clients: usize,
     /// Operations that a client may have outstanding.
     pub pipeline: usize,
+    /// Clients hold back while no node serves, and while so many operations are outstanding.
+    pub patience: Option<usize>,
     pub think_max: u64,
     /// One key per entry.
     pub keys: Vec<Mix>,
@@ -250,6 +252,7 @@ impl Profile {
             slow_read_ppm: if faults.has(Fault::Eviction) { 500_000 } else { 0 },
             clients,
             pipeline,
+            patience: None,
             think_max,
             keys: {
                 let mut keys = draw_scripts(&mut scripts, draw_keys(rng, theme, given), given);
@@ -269,6 +272,10 @@ impl Profile {
         profile.draw_repeats(apart, given, length);
         profile.draw_transactions(rng, given);
         profile.scrub = draw_scrub(apart);
+        if profile.has_transactions() {
+            // Nodes look at locks for minutes, and would verify the same idle storage each time.
+            profile.scrub.pass_min = Nanos::from_secs(60);
+        }
         profile
     }
 
@@ -322,6 +329,15 @@ impl Profile {
             Some(Mix::Transfers) => self.keys.extend([Mix::Transfers; ACCOUNTS]),
             _ => self.keys.extend((0..apart.between(2, 5)).map(|_| Mix::Transactions)),
         }
+        self.pace_faults();
+    }
+
+    /// Transactions on the same keys run one after the other, so a run is longer than `draw`
+    /// assumes. Faults spread over all of it: else most outcomes are unknown.
+    fn pace_faults(&mut self) {
+        let abreast = (self.clients * self.pipeline) as u64;
+        self.gaps.iter_mut().for_each(|(_, gap)| *gap *= abreast);
+        self.patience = Some(OUTSTANDING_MAX);
     }
 
     /// Media are the theme: nodes verify everything every minute. Comparisons are rare enough for
@@ -352,6 +368,8 @@ const COLLECTIONS_SALT: u64 = 58;
 /// Share of runs with transactions.
 const TRANSACTIONS_CHANCE: f64 = 0.08;
 const TRANSACTIONS_SALT: u64 = 59;
+/// Operations under way in runs with transactions. A node that dies makes its share unknown.
+const OUTSTANDING_MAX: usize = 8;
 /// Clients rest for longer than lines are remembered only if that is short.
 const REST_WINDOW_MAX: Millis = Millis(3_000);
 

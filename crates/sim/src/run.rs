@@ -309,6 +309,7 @@ impl Run {
             rng.fork(),
         );
         clients.retries.habits = profile.habits;
+        clients.patience = profile.patience;
         if profile.speech == Speech::Resp {
             clients.speak_resp(config.nodes);
         }
@@ -410,6 +411,7 @@ impl Run {
             }
         }
         self.world.replies = replies;
+        self.injector.rests = self.clients.want_rest();
         match happened {
             Happened::Wake(FAULTS_DUE) => {
                 if self.world.now() == self.fault_wake {

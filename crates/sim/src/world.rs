@@ -276,6 +276,25 @@ impl World {
         self.nodes[node].process.is_some()
     }
 
+    /// The node runs, and reaches all but a minority of the others: its requests may soon end.
+    #[must_use]
+    pub fn serves(&self, node: usize) -> bool {
+        let others = (0..self.nodes.len()).filter(|&other| other != node);
+        let missing = others.filter(|&other| !self.works(other) || !self.is_linked(node, other));
+        self.works(node) && missing.count() <= (self.config.replicas - 1) / 2
+    }
+
+    /// The node runs and remembers its shards.
+    fn works(&self, node: usize) -> bool {
+        let it = &self.nodes[node];
+        let runs = it.process.as_ref().is_some_and(|process| process.paused_until <= self.now);
+        runs && !it.medium.is_recovering()
+    }
+
+    fn is_linked(&self, a: usize, b: usize) -> bool {
+        self.network.is_up(a, b) && self.network.is_open(a, b)
+    }
+
     #[must_use]
     pub fn medium(&self, node: usize) -> &Medium {
         &self.nodes[node].medium

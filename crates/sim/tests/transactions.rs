@@ -21,7 +21,12 @@ fn check(config: SimConfig, seeds: u64) -> CampaignReport {
 
 #[test]
 fn transactions_are_strictly_serializable() {
-    check(config(Mix::Transactions), SEEDS);
+    let report = check(config(Mix::Transactions), SEEDS);
+    assert!(report.unknown * 100 < report.ops * 15, "they say too little: {report:?}");
+    let reached = base::assertions::reached();
+    for mark in ["a lock of a dead coordinator is pushed", "a transaction is attempted again"] {
+        assert!(reached.contains(&mark), "no seed reaches: {mark}");
+    }
     check(SimConfig { nodes: 5, ops: 100, ..config(Mix::Transactions) }, 4);
 }
 
