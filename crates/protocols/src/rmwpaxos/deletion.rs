@@ -2,9 +2,13 @@
 //! tombstone.
 //!
 //! The node whose proposal left the tombstone collects it. It makes an identity proposal that all
-//! members acknowledge exactly, then sends `Remove` to all. A restart may forget a tombstone, and a
-//! proposer may give up on one. Anti-entropy ([`crate::rmwpaxos::services::anti_entropy`]) finds
-//! those, and the node that finds one collects it.
+//! members acknowledge exactly. If the tombstone stays for a while, it sends `Remove` to all. The
+//! identity proposal may have ended attempts of other proposers. Meanwhile these find out the fate
+//! of their commands, which an absent register would not tell.
+//!
+//! A restart may forget a tombstone, and a proposer may give up on one. Anti-entropy
+//! ([`crate::rmwpaxos::services::anti_entropy`]) finds those, and the node that finds one collects
+//! it.
 //!
 //! Keys that remember commands wait here too, until half of their windows are over
 //! ([`crate::rmwpaxos::once::window`]). Then a vote makes the replicas forget these commands even
@@ -13,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Millis, Nanos};
-use types::{Key, NodeId, Round, Shard};
+use types::{Ballot, Epoch, Key, NodeId, Round, Shard};
 
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
@@ -29,7 +33,7 @@ use crate::rmwpaxos::record::state::State;
 
 pub(crate) const COLLECT: TimerId = TimerId(1);
 
-/// A deleted key is often written again, so collection is not urgent.
+/// A deleted key is often written again, so collection is not urgent. Proposers back off for less.
 const GRACE: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
 /// Keys scheduled at a time. Shards without room are searched again later.
@@ -61,6 +65,14 @@ struct Waiting {
     at: Nanos,
     tries: u32,
     remembers: bool,
+    /// All members hold exactly this tombstone.
+    held_by_all: Option<Round>,
+}
+
+impl Waiting {
+    fn from(at: Nanos, remembers: bool) -> Waiting {
+        Waiting { at, tries: 0, remembers, held_by_all: None }
+    }
 }
 
 impl Deletion {
@@ -99,7 +111,7 @@ impl Deletion {
         match self.waiting.get(key) {
             Some(waiting) if waiting.at <= at => {}
             None if is_full => _ = self.left_out.insert(key.shard()),
-            _ => self.wait(key, Waiting { at, tries: 0, remembers }),
+            _ => self.wait(key, Waiting::from(at, remembers)),
         }
     }
 }
@@ -124,11 +136,10 @@ impl Deletion {
 
     /// Schedules the key again after a failed collection.
     pub(crate) fn collect_later(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        let waiting = self.waiting.get(key);
-        let tries = waiting.map_or(0, |waiting| waiting.tries) + 1;
-        let remembers = waiting.is_some_and(|waiting| waiting.remembers);
+        let old = self.waiting.get(key).copied().unwrap_or(Waiting::from(cx.now, false));
+        let tries = old.tries + 1;
         let pause = Nanos(GRACE.0 << tries.min(6)).min(RETRY_MAX);
-        self.wait(key, Waiting { at: cx.now + pause, tries, remembers });
+        self.wait(key, Waiting { at: cx.now + pause, tries, ..old });
         self.arm(cx);
     }
 
@@ -175,12 +186,24 @@ impl Deletion {
         let Some((register, state)) = held.and_then(|it| Some((it, leftover(it)?))) else {
             return self.forget(key);
         };
-        let (is_tombstone, proposer) = (state.is_tombstone(), register.accepted.ballot().node());
+        let (is_tombstone, remembers) = (state.is_tombstone(), state.has_once());
+        let (accepted, promised) = (register.accepted, register.promised);
+        let proposer = accepted.ballot().node();
         let rest = window::rest(register, cx.uptime).filter(|rest| rest.0 > 0);
         if let Some(rest) = rest.filter(|_| !mutation::is(Mutation::OnceCollected)) {
             let at = cx.now + look_after(rest) + precedence(cx, proposer);
-            self.wait(key, Waiting { at, tries: 0, remembers: true });
+            self.wait(key, Waiting::from(at, true));
             return self.arm(cx);
+        }
+        match self.is_settled(cx.replicas.epoch(), key, (accepted, promised)) {
+            Some(true) => return self.remove(cx, key, accepted),
+            // Another node may collect it. Its turn comes first, or both would hinder each other.
+            Some(false) => {
+                let at = cx.now + precedence(cx, proposer).max(GRACE);
+                self.wait(key, Waiting::from(at, remembers));
+                return self.arm(cx);
+            }
+            None => {}
         }
         match is_tombstone {
             true => core.propose_if_free(cx, key, Source::Collect),
@@ -188,8 +211,28 @@ impl Deletion {
         }
     }
 
-    /// All members hold exactly this tombstone and no proposal followed: all may forget it.
+    /// All members hold exactly this tombstone, and no proposal followed.
     pub(crate) fn on_held_by_all(&mut self, cx: &mut Cx<'_>, key: &Key, round: Round) {
+        let waiting = Waiting::from(cx.now + GRACE, false);
+        self.wait(key, Waiting { held_by_all: Some(round), ..waiting });
+        self.arm(cx);
+    }
+
+    /// Whether no other proposal followed since all members held it, as far as this node knows.
+    /// `None`: they do not hold it yet.
+    fn is_settled(
+        &mut self,
+        epoch: Epoch,
+        key: &Key,
+        (accepted, promised): (Round, Ballot),
+    ) -> Option<bool> {
+        let held = self.waiting.get_mut(key)?.held_by_all.take()?;
+        let ballot = held.ballot();
+        Some(held == accepted && promised == ballot && ballot.epoch() == epoch)
+    }
+
+    /// All may forget this tombstone.
+    fn remove(&mut self, cx: &mut Cx<'_>, key: &Key, round: Round) {
         base::sometimes!("a tombstone is collected");
         self.forget(key);
         for node in cx.replicas.all() {

@@ -295,17 +295,19 @@ impl Core {
                 self.answer(cx, operation, operation.outcome.clone());
             }
         }
-        self.settle_collection(cx, &active.key, two);
         if two.chosen_k != chosen_before {
             self.exclude_attempts(cx, active);
         }
+        self.settle_collection(cx, active);
     }
 
-    /// All replicas hold exactly the tombstone that is to be collected, and no proposal came after
-    /// it.
-    fn settle_collection(&mut self, cx: &mut Cx<'_>, key: &Key, two: &mut PhaseTwo) {
+    /// All replicas hold exactly the tombstone that is to be collected, and no proposal follows it.
+    /// The ownership ends: replicas that have removed the register refuse its ballot, and a refused
+    /// command could end unknown.
+    fn settle_collection(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let Phase::Owner(two) = &mut active.phase else { return };
         let Some(k) = two.collecting else { return };
-        if k != two.k {
+        if k != two.k || !active.queue.is_empty() || !two.carried.is_empty() {
             two.collecting = None;
             return;
         }
@@ -314,8 +316,9 @@ impl Core {
         let by_majority = mutation::is(Mutation::CollectByMajority)
             && replicas.set.is_quorum_of(two.acks.at_least(replicas, k));
         if is_held_by_all || by_majority {
-            two.collecting = None;
-            self.notices.push(Notice::HeldByAll { key: key.clone(), round: two.round(k) });
+            let round = two.round(k);
+            active.leave();
+            self.notices.push(Notice::HeldByAll { key: active.key.clone(), round });
         }
     }
 

@@ -84,8 +84,7 @@ pub(super) fn a_version_below_a_floor() -> Result<(), String> {
     let neighbour = world.neighbour.clone();
     world.write_key(0, &neighbour, Ask::Append("a"));
     world.write_key(0, &neighbour, Ask::Delete);
-    world.pass_at(0, Nanos::from_millis(1_100));
-    world.flow(|m| !(m.is(Kind::Remove) && m.receiver() == 2));
+    world.collect(0, |m| !(m.is(Kind::Remove) && m.receiver() == 2));
     world.lose_all();
     claim(world.nodes[1].register(&neighbour).is_none(), "others have removed it")?;
     claim(world.nodes[2].register(&neighbour).is_some(), "one has not")?;

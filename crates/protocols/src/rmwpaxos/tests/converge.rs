@@ -141,8 +141,7 @@ fn another_keys_floor_keeps_no_replicas_apart() -> Result<(), String> {
     world.write_key(1, &neighbour, Ask::Append("n"));
     world.write_key(1, &neighbour, Ask::Append("n"));
     world.write_key(2, &neighbour, Ask::Delete);
-    world.pass_at(2, Nanos::from_millis(1_100));
-    world.flow(|m| !m.is(Kind::Compare));
+    world.collect(2, |m| !m.is(Kind::Compare));
     world.converge()?;
     let key = world.key.clone();
     claim(accepted(&world, 2, &key) != Round::NONE, "the third holds it now")?;
@@ -186,9 +185,8 @@ pub(super) fn a_removal_that_one_missed() -> Result<(), String> {
     let mut world = volatile();
     world.write(0, Ask::Append("a"));
     world.write(0, Ask::Delete);
-    world.pass_at(0, Nanos::from_millis(1_100));
     let missed = |m: &Envelope| m.goes(Kind::Remove, 0, 2);
-    world.flow(|m| !missed(m));
+    world.collect(0, |m| !missed(m));
     world.lose(missed);
     claim(world.held(0).is_none() && world.held(2).is_some(), "one still has it")?;
     let delivered = |world: &World| {
@@ -216,8 +214,7 @@ pub(super) fn a_late_accept_after_a_removal() -> Result<(), String> {
     world.flow(|_| true);
     world.calm();
     world.write(0, Ask::Delete);
-    world.pass_at(0, Nanos::from_millis(1_100));
-    world.flow(|_| true);
+    world.collect(0, |_| true);
     claim((0..3).all(|node| world.held(node).is_none()), "it is removed")?;
     for envelope in late {
         let crate::rmwpaxos::Message::Accept { key, round, state, .. } = envelope.message else {

@@ -55,8 +55,7 @@ fn key_that_came_and_went_is_seen() -> Result<(), String> {
     let came_and_went = |world: &mut World| {
         world.write(1, Ask::Append("v"));
         delete(world);
-        world.pass_at(1, Nanos::from_millis(1_100));
-        world.flow(|_| true);
+        world.collect(1, |_| true);
         world.calm();
         assert!((0..3).all(|node| world.held(node).is_none()), "it is removed everywhere");
     };

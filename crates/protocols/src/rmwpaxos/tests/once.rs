@@ -249,7 +249,7 @@ fn tombstone_is_collected_after_its_windows() -> Result<(), String> {
         world.write(1, Ask::Delete);
         let held = |world: &World| (0..3).filter(|&node| world.held(node).is_some()).count();
         claim(held(&world) == 3, "it is a tombstone that remembers")?;
-        wait(&mut world, Nanos::from_secs(1_500));
+        wait(&mut world, Nanos::from_secs(1_600));
         claim(held(&world) == 0, "no trace of it is left")?;
         world.finish_with("-")?;
     }

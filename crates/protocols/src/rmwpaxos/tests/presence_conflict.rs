@@ -284,8 +284,7 @@ fn accept_behind_a_scan_is_not_denied() -> Result<(), String> {
     let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
     world.write_key(0, &neighbour, Ask::Append("n"));
     world.write_key(0, &neighbour, Ask::Delete);
-    world.pass_at(0, Nanos::from_millis(1_100));
-    world.flow(|m| !m.is(Kind::Remove));
+    world.collect(0, |m| !m.is(Kind::Remove));
     let removals = world.take(|m| m.is(Kind::Remove));
     claim(removals.len() == 3, "all hold the tombstone, and are to remove it")?;
     while_the_second_reads(&mut world, |world| {
@@ -318,7 +317,7 @@ fn raise_floors(world: &mut World, writers: &[usize], deaf: usize) -> Result<(),
         let is_of_key = m.message.key() == Some(&key) && m.receiver() == deaf;
         m.is(Kind::Compare) || (is_of_key && (m.is(Kind::Accept) || m.is(Kind::Repair)))
     };
-    for _ in 0..150 {
+    for _ in 0..250 {
         world.lose(is_kept_back);
         world.flow(|m| !is_kept_back(m));
         world.pass(Nanos::from_millis(10));

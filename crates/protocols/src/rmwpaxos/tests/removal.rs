@@ -11,12 +11,6 @@ fn volatile() -> World {
     World::new(3, false, 1)
 }
 
-/// Ends the tombstone's grace at this node. Delivers the messages that `passes` admits.
-fn collect(world: &mut World, node: usize, passes: impl Fn(&Envelope) -> bool) {
-    world.pass_at(node, Nanos::from_millis(1_100));
-    world.flow(passes);
-}
-
 /// S21: an absent register, an undecided tombstone, a live chosen value.
 pub(super) fn an_undecided_tombstone() -> Result<(), String> {
     let mut world = volatile();
@@ -50,7 +44,7 @@ pub(super) fn a_tombstone_that_one_lacks() -> Result<(), String> {
     let lacking = |m: &Envelope| m.goes(Kind::Accept, 1, 0);
     world.flow(|m| !lacking(m));
     world.lose_all();
-    collect(&mut world, 1, |m| !lacking(m));
+    world.collect(1, |m| !lacking(m));
     claim(world.held(2).is_some(), "no register is removed")?;
     world.finish_with("-")
 }
@@ -76,7 +70,7 @@ pub(super) fn a_report_from_before_the_deletion(forgets: bool) -> Result<(), Str
     let removed = world.start(1, Ask::Delete);
     world.flow(|_| true);
     claim(!world.is_open(removed), "it is deleted")?;
-    collect(&mut world, 1, |_| true);
+    world.collect(1, |_| true);
     claim((0..3).all(|node| world.held(node).is_none()), "it is removed everywhere")?;
     if forgets {
         world.crash(1, 0);
@@ -102,27 +96,26 @@ fn removed_tombstone_is_respected_after_amnesia() -> Result<(), String> {
     a_report_from_before_the_deletion(true)
 }
 
-/// S23: after the removal an accept of an older ballot arrives, and the next one of the tombstone's
-/// own ballot.
+/// S23: after the removal an accept of an older ballot arrives, and one of the tombstone's own.
 pub(super) fn late_accepts_after_a_removal() -> Result<(), String> {
     let mut world = volatile();
     world.append(2, "x");
     world.prepared(&[0, 1, 2]);
     let older = world.take(|m| m.is(Kind::Accept));
     world.calm();
-    world.write(0, Ask::Append("a"));
+    world.append(0, "a");
+    world.prepared(&[0, 1, 2]);
+    let own = world.bag.iter().filter(|m| m.goes(Kind::Accept, 0, 1)).cloned().collect();
+    world.flow(|_| true);
     world.write(0, Ask::Delete);
-    collect(&mut world, 0, |m| !m.goes(Kind::Remove, 0, 0));
-    let last = world.take(|m| m.is(Kind::Remove));
-    claim(world.held(0).is_some() && world.held(1).is_none(), "one still has it")?;
+    world.collect(0, |_| true);
+    claim((0..3).all(|node| world.held(node).is_none()), "it is removed everywhere")?;
     world.deliver_all(older);
     claim(world.held(1).is_none() && world.held(2).is_none(), "the older one is refused")?;
-    world.lose_all();
-    world.append(0, "c");
-    world.flow(|m| m.is(Kind::Accept));
+    world.deliver_all(own);
     claim(world.held(1).is_none(), "and so is the tombstone's own ballot")?;
-    world.deliver_all(last);
-    world.finish()
+    world.lose_all();
+    world.finish_with("-")
 }
 
 #[test]
@@ -140,7 +133,7 @@ fn recovered_floors_refuse_late_accepts() -> Result<(), String> {
     let late = world.bag.iter().filter(|m| m.goes(Kind::Accept, 0, 2)).cloned().collect();
     world.flow(|_| true);
     world.write(0, Ask::Delete);
-    collect(&mut world, 0, |_| true);
+    world.collect(0, |_| true);
     world.crash(2, 0);
     world.lose_all();
     world.start(2, Ask::Get);
@@ -160,7 +153,7 @@ pub(super) fn an_attempt_removed_with_its_register() -> Result<(), String> {
     world.calm();
     world.start(1, Ask::Delete);
     world.flow(|_| true);
-    collect(&mut world, 1, |_| true);
+    world.collect(1, |_| true);
     claim(world.held(2).is_none(), "it is removed")?;
     world.finish_with("-")?;
     claim(world.value_of(tag) == Some(&types::Outcome::Unknown), "no state remembers it")
@@ -171,13 +164,59 @@ fn an_attempt_removed_with_its_register_ends_unknown() -> Result<(), String> {
     an_attempt_removed_with_its_register()
 }
 
+/// A key is deleted. Another key of the shard was removed under a higher version.
+fn deleted_below_a_floor() -> World {
+    let mut world = volatile();
+    let neighbour = world.neighbour.clone();
+    world.write(0, Ask::Append("a"));
+    for _ in 0..5 {
+        world.write_key(0, &neighbour, Ask::Append("n"));
+    }
+    world.write_key(0, &neighbour, Ask::Delete);
+    world.collect(0, |_| true);
+    world.write(0, Ask::Delete);
+    world
+}
+
+/// The collector gets a command when the others have removed the key and it has not.
+#[test]
+fn command_between_removals_ends_known() -> Result<(), String> {
+    let mut world = deleted_below_a_floor();
+    world.collect(0, |m| !m.goes(Kind::Remove, 0, 0));
+    let last = world.take(|m| m.is(Kind::Remove));
+    claim(world.held(0).is_some() && world.held(1).is_none(), "one still has it")?;
+    let tag = world.append(0, "b");
+    world.flow(|_| true);
+    world.deliver_all(last);
+    world.finish()?;
+    claim(world.reply(tag).is_some(), "its outcome is known")
+}
+
+/// The proposal that collects a key ends another node's attempt, which no replica has accepted.
+#[test]
+fn attempt_that_a_collection_ends_ends_known() -> Result<(), String> {
+    for proposer in [1, 2] {
+        let mut world = deleted_below_a_floor();
+        let tag = world.append(proposer, "b");
+        world.prepared(&[0, 1, 2]);
+        world.lose(|m| m.is(Kind::Accept));
+        world.pass_at(0, Nanos::from_millis(1_100));
+        world.flow(|m| m.sender() == 0 || m.receiver() == 0);
+        claim(world.is_open(tag), "it is to find out its fate")?;
+        world.flow(|_| true);
+        world.finish()?;
+        claim(world.reply(tag).is_some(), "its outcome is known")?;
+    }
+    Ok(())
+}
+
 /// S25: a removal delayed until the key was written and deleted again.
 #[test]
 fn a_late_removal_is_ignored() -> Result<(), String> {
     let mut world = volatile();
     world.write(0, Ask::Append("a"));
     world.write(0, Ask::Delete);
-    collect(&mut world, 0, |m| !m.goes(Kind::Remove, 0, 2));
+    world.collect(0, |m| !m.goes(Kind::Remove, 0, 2));
     let late = world.take(|m| m.is(Kind::Remove));
     claim(late.len() == 1, "one removal is on its way")?;
     world.write(1, Ask::Append("b"));
@@ -202,7 +241,7 @@ pub(super) fn a_floor_of_another_key() -> Result<(), String> {
     world.calm();
     world.write_key(1, &neighbour, Ask::Append("n"));
     world.write_key(1, &neighbour, Ask::Delete);
-    collect(&mut world, 1, |_| true);
+    world.collect(1, |_| true);
     let read = world.start(2, Ask::Get);
     world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
     claim(world.reply(read) == Some(Reply::bulk("a")), "the live value is read")?;

@@ -133,6 +133,15 @@ impl World {
         self.fire(index);
     }
 
+    /// Lets this node collect its tombstones. Delivers the messages that `passes` admits.
+    pub(super) fn collect(&mut self, node: usize, passes: impl Fn(&Envelope) -> bool) {
+        // A grace before the proposal, and one before the removal.
+        for _ in 0..2 {
+            self.pass_at(node, Nanos::from_millis(1_100));
+            self.flow(&passes);
+        }
+    }
+
     /// Long enough that no node counts as busy with the key. No timer fires.
     pub(super) fn calm(&mut self) {
         self.now += Nanos::from_millis(30);
