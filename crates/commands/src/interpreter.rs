@@ -112,7 +112,7 @@ mod tests {
     fn bodies_never_change() {
         for handler in handlers() {
             // No request becomes the lines of a transaction.
-            let has_examples = !handler.examples.is_empty() || handler.name == "Lines";
+            let has_examples = !handler.examples.is_empty() || handler.name.ends_with("Lines");
             assert!(has_examples, "{}: no example", handler.name);
             for (line, body) in handler.examples {
                 let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();

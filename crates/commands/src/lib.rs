@@ -43,6 +43,7 @@ pub mod space;
 pub mod spec;
 mod string;
 pub mod table;
+pub mod trace;
 mod transactions;
 
 /// The version whose behaviour clients may expect.
@@ -59,4 +60,5 @@ pub use session_verb::SessionVerb;
 pub use space::{Halt, Space};
 pub use spec::CommandSpec;
 pub use table::{find, lookup, lookup_full, plan, resolve};
-pub use transactions::{REPLIES_LEN_MAX, lines_on_one_key};
+pub use trace::Trace;
+pub use transactions::{REPLIES_LEN_MAX, lines_on_one_key, traced_lines_on_one_key};

@@ -20,6 +20,7 @@ use crate::permission::Permission;
 use crate::plan::{Arguments, Execution, Plan};
 use crate::scripting::{self, Budget};
 use crate::table;
+use crate::trace::Trace;
 
 /// The reason why a command did not finish. Its changes do not count.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +52,7 @@ pub struct Space {
     wanted: Vec<Bytes>,
     budget: Budget,
     permission: Permission,
+    trace: Option<Trace>,
 }
 
 /// A state, and its changes.
@@ -75,6 +77,7 @@ impl Space {
             wanted: Vec::new(),
             budget: Budget::SHORT,
             permission: Permission::default(),
+            trace: None,
         }
     }
 
@@ -90,6 +93,21 @@ impl Space {
     pub fn with_permission(mut self, permission: Permission) -> Space {
         self.permission = permission;
         self
+    }
+
+    /// Notes the calls of scripts.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Trace) -> Space {
+        self.trace = Some(trace);
+        self
+    }
+
+    pub fn trace_mut(&mut self) -> Option<&mut Trace> {
+        self.trace.as_mut()
+    }
+
+    pub fn take_trace(&mut self) -> Option<Trace> {
+        self.trace.take()
     }
 
     #[must_use]

@@ -5,7 +5,7 @@ use commands::{CommandSpec, ErrorReply, Execution, Halt, SessionVerb, Space};
 use mlua::{Error, Lua, MultiValue, Value};
 use types::Reply;
 
-use crate::current::{Current, Shared};
+use crate::current::{self, Current, Shared};
 use crate::{convert, number, raise};
 
 const NO_ARGUMENTS: &str = "Please specify at least one argument for this redis lib call";
@@ -76,18 +76,20 @@ fn run(current: &Shared, values: &MultiValue) -> Result<Reply, Failed> {
     let args = words(values)?;
     let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     let current = &mut *current.borrow_mut();
-    let spec = find(&args)?;
-    check(spec, current)?;
+    let spec = commands::find(&args).map_err(|_| Failed::Text(UNKNOWN))?;
+    let checked = check(spec, &args, current);
     let Some(mut space) = current.space.take() else { return Err(Failed::Halt) };
+    if let Err(failed) = checked {
+        space.trace_mut().into_iter().for_each(|trace| trace.reject(spec));
+        current.space = Some(space);
+        return Err(failed);
+    }
     let sizes: usize = spec.key_indexes(&args).iter().map(|&key| space.value_len(args[key])).sum();
-    let reply = execute(spec, &args, &mut space);
+    let reply = traced(spec, &args, &mut space);
     current.space = Some(space);
-    let reply = reply.or_else(|halt| match halt {
-        Halt::Error(error) => Ok(error.into()),
-        halt => {
-            current.halt.get_or_insert(halt);
-            Err(Failed::Halt)
-        }
+    let reply = reply.map_err(|halt| {
+        current.halt.get_or_insert(halt);
+        Failed::Halt
     })?;
     let is_over = current.spend(COMMAND_COST) || current.spend_bytes(sizes + sent + reply.len());
     if is_over { Err(Failed::Halt) } else { Ok(reply) }
@@ -124,16 +126,15 @@ fn is_exact(value: f64) -> bool {
     (-LIMIT..=LIMIT).contains(&value)
 }
 
-fn find(args: &[&[u8]]) -> Result<&'static CommandSpec, Failed> {
-    let spec = commands::find(args).map_err(|_| Failed::Text(UNKNOWN))?;
-    spec.check_arity(args.len()).map_err(|_| Failed::Text(ARITY))?;
-    Ok(spec)
-}
-
 /// The one place that decides whether a script may run a command.
-fn check(spec: &CommandSpec, current: &Current) -> Result<(), Failed> {
+fn check(spec: &CommandSpec, args: &[&[u8]], current: &Current) -> Result<(), Failed> {
+    spec.check_arity(args.len()).map_err(|_| Failed::Text(ARITY))?;
     if spec.has(Flag::NoScript) {
         return Err(Failed::Text(NOT_ALLOWED));
+    }
+    if !is_supported(spec) {
+        let text = format!("ERR '{}' is not supported inside scripts", spec.name);
+        return Err(Failed::Reply(ErrorReply::new(text.as_bytes())));
     }
     if current.is_read_only && spec.may_write() {
         return Err(Failed::Text(READ_ONLY));
@@ -142,6 +143,27 @@ fn check(spec: &CommandSpec, current: &Current) -> Result<(), Failed> {
         Some(error) => Err(Failed::Reply(error)),
         None => Ok(()),
     }
+}
+
+fn is_supported(spec: &CommandSpec) -> bool {
+    match spec.execution {
+        Execution::Session(verb) => matches!(verb, SessionVerb::Ping | SessionVerb::Time),
+        Execution::Container => false,
+        _ => true,
+    }
+}
+
+/// Runs a command, and notes it in the trace of the space. An error is a reply.
+fn traced(spec: &'static CommandSpec, args: &[&[u8]], space: &mut Space) -> Result<Reply, Halt> {
+    let began = space.trace_mut().map(|_| current::nanos());
+    let reply = execute(spec, args, space).or_else(|halt| match halt {
+        Halt::Error(error) => Ok(error.into()),
+        halt => Err(halt),
+    })?;
+    if let (Some(began), Some(trace)) = (began, space.trace_mut()) {
+        trace.note(spec, args, reply.is_error(), current::nanos().saturating_sub(began));
+    }
+    Ok(reply)
 }
 
 fn execute(spec: &CommandSpec, args: &[&[u8]], space: &mut Space) -> Result<Reply, Halt> {
@@ -155,9 +177,6 @@ fn execute(spec: &CommandSpec, args: &[&[u8]], space: &mut Space) -> Result<Repl
             let unix = space.clock().unix.0;
             let numbers = [unix / 1_000, unix % 1_000 * 1_000];
             Ok(Reply::array(numbers.iter().map(|number| Reply::bulk(number.to_string()))))
-        }
-        Execution::Session(_) | Execution::Container => {
-            Ok(Reply::error(format!("ERR '{}' is not supported inside scripts", spec.name)))
         }
         _ => space.execute(args),
     }

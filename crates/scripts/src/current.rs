@@ -31,7 +31,7 @@ pub fn set_timer(timer: fn() -> u64) {
     let _ = TIMER.set(timer);
 }
 
-fn nanos() -> u64 {
+pub(crate) fn nanos() -> u64 {
     TIMER.get().map_or(0, |timer| timer())
 }
 

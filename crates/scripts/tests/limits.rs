@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use base::Millis;
 use commands::{Budget, Halt, Interpreter, Interrupt, ScriptCall, Space};
-use types::{Clock, Reply, TimeToLive, View};
+use types::{Access, Clock, Reply, TimeToLive, Update, View, Wire};
 
 fn space(budget: Budget) -> Space {
     let interpreter = Interpreter { scripts: Some(scripts::ENGINE), ..Interpreter::default() };
@@ -233,6 +233,21 @@ fn deep_values_are_refused_and_not_followed() {
     assert!(run(deep).expect("a reply").is_error());
     let deep = "return cmsgpack.unpack(string.rep('\\145', 100000))";
     assert!(run(deep).expect("a reply").is_error());
+}
+
+/// Deepest are those of an `EXEC` on one key, with the calls of their scripts.
+#[test]
+fn deepest_replies_travel_between_nodes() {
+    let source = b"local t = {} for i = 1, 100 do t = {t} end return t";
+    let lines = vec![vec![&b"EVAL"[..], source, b"1", b"k"]];
+    let command = commands::traced_lines_on_one_key(lines, true, true, Access::Update);
+    let interpreter = Interpreter { scripts: Some(scripts::ENGINE), ..Interpreter::default() };
+    let view = View { value: None, ttl: TimeToLive::Never, ends: None };
+    let reply =
+        interpreter.apply(view, &command.body, Clock { unix: Millis(1_000), seed: 7 }).reply;
+    assert_eq!(Reply::from_bytes(&reply.to_bytes()), Ok(reply.clone()));
+    assert!(format!("{reply:?}").contains("reached lua stack limit"));
+    assert!(commands::Trace::unwrap(reply).1.is_some());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use base::Nanos;
 use commands::CommandSpec;
+use commands::trace::Calls;
 use node::status::{COMMAND_TIME_BOUNDS, CommandFacts, CommandReading};
 
 use crate::errors::Errors;
@@ -82,6 +83,19 @@ impl WorkerCounts {
         count.times.get_or_init(Histogram::new).add(time);
         if verdict == Verdict::Failed {
             count.failed.add(1);
+        }
+    }
+
+    /// Calls by a script have ended. Each counts with their mean time.
+    pub(crate) fn ended_calls(&self, place: usize, calls: &Calls) {
+        let count = &self.commands[place];
+        count.calls.add(calls.ended);
+        count.nanos.add(calls.nanos);
+        count.failed.add(calls.failed);
+        count.rejected.add(calls.rejected);
+        if let Some(mean) = calls.nanos.checked_div(calls.ended) {
+            let times = count.times.get_or_init(Histogram::new);
+            times.add_all(Nanos(mean), calls.ended);
         }
     }
 }

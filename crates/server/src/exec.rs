@@ -18,6 +18,8 @@ pub(crate) struct Executing {
     /// The rows of its lines, in order.
     specs: Vec<&'static CommandSpec>,
     local: LocalLines,
+    /// Lines that monitors see once all have run, among the calls of their scripts.
+    shown: Vec<Vec<Bytes>>,
     began: Nanos,
 }
 
@@ -64,9 +66,10 @@ impl Executing {
     pub(crate) fn new(
         specs: Vec<&'static CommandSpec>,
         local: LocalLines,
+        shown: Vec<Vec<Bytes>>,
         began: Nanos,
     ) -> Executing {
-        Executing { number: 0, specs, local, began }
+        Executing { number: 0, specs, local, shown, began }
     }
 }
 
@@ -81,11 +84,30 @@ impl Session {
         let Some(executing) = self.executing.take_if(|it| it.number == number) else {
             return outcome;
         };
+        let is_overtaken = outcome == Outcome::Reply(Reply::NullArray);
+        let from = if is_overtaken { executing.shown.len().saturating_sub(1) } else { 0 };
+        self.show_executed(&executing.shown[from..], cx);
         match outcome {
             Outcome::Reply(Reply::Array(replies)) => {
                 Outcome::Reply(Reply::Array(self.complete(executing, replies, cx)))
             }
             other => other,
+        }
+    }
+
+    /// Takes the line of an `EXEC` whose lines monitors see later.
+    pub(crate) fn shows_later(&mut self, args: &[&[u8]]) -> bool {
+        let Some(executing) = self.executing.as_mut().filter(|it| !it.shown.is_empty()) else {
+            return false;
+        };
+        executing.shown.push(args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect());
+        true
+    }
+
+    /// An `EXEC` has failed before it ran.
+    pub(crate) fn end_executing(&mut self, number: u64, cx: &SessionContext<'_>) {
+        if let Some(executing) = self.executing.take_if(|it| it.number == number) {
+            self.show_executed(&executing.shown, cx);
         }
     }
 

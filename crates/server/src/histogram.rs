@@ -56,7 +56,12 @@ impl Histogram {
     }
 
     pub(crate) fn add(&self, time: Nanos) {
-        self.0[bucket_of(time.0.min(LONGEST))].add(1);
+        self.add_all(time, 1);
+    }
+
+    /// Counts calls of one time.
+    pub(crate) fn add_all(&self, time: Nanos, calls: u64) {
+        self.0[bucket_of(time.0.min(LONGEST))].add(calls);
     }
 }
 

@@ -37,6 +37,7 @@ mod rates;
 mod recorder;
 mod redact;
 mod script_cache;
+mod script_calls;
 mod script_command;
 mod sentinel;
 mod session;

@@ -3,8 +3,7 @@
 //! A request costs one load while no client monitors. Otherwise its line goes into a bounded queue
 //! per monitor. A monitor that reads too slowly finds its queue full and is disconnected.
 
-use std::fmt::Write;
-use std::net::SocketAddr;
+use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, RwLock};
@@ -98,10 +97,10 @@ impl Drop for Monitor {
     }
 }
 
-/// The line that shows a command.
-pub(crate) fn line(unix_micros: u64, database: u8, client: SocketAddr, args: &[&[u8]]) -> Bytes {
+/// The line that shows a command of a client, or of a script.
+pub(crate) fn line(unix_micros: u64, database: u8, from: &dyn Display, args: &[&[u8]]) -> Bytes {
     let (secs, micros) = (unix_micros / 1_000_000, unix_micros % 1_000_000);
-    let mut line = format!("+{secs}.{micros:06} [{database} {client}]");
+    let mut line = format!("+{secs}.{micros:06} [{database} {from}]");
     for arg in args {
         line.push_str(" \"");
         arg.iter().for_each(|&byte| put_byte(&mut line, byte));
@@ -128,6 +127,8 @@ fn put_byte(line: &mut String, byte: u8) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     #[test]
@@ -136,7 +137,7 @@ mod tests {
         let shown = line(
             1_795_916_264_000_112,
             3,
-            client,
+            &client,
             &[b"SET", b"", b"x y\x00\xff\n\r\t\x07\x08\\\"q\""],
         );
         let expected = concat!(

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use commands::{Budget, Execution, Halt, Interpreter, Interrupt, Permission, Plan, Space};
+use commands::{Budget, Execution, Halt, Interpreter, Interrupt, Permission, Plan, Space, Trace};
 use transactions::{Mode, Program, Ran, States, Stop, Transaction};
 use types::{Change, Clock, Database, Key, Positions, Reply, View};
 
+use crate::script_calls::TraceSlot;
 use crate::script_command::Lines as ScriptLines;
 
 /// Lines that run on one snapshot of all keys that they name.
@@ -21,6 +22,8 @@ struct Lines {
     max_value_len: usize,
     /// Writes that scripts may not do.
     permission: Permission,
+    /// For the calls of scripts.
+    traced: Option<Arc<TraceSlot>>,
 }
 
 /// The keys of a line, as the table finds them.
@@ -76,13 +79,15 @@ pub(crate) fn of_scripts(
     clock: Clock,
     max_value_len: usize,
     permission: Permission,
+    traced: Arc<TraceSlot>,
 ) -> Transaction {
+    let traced = Some(traced);
     let ScriptLines { lines, is_list, watched, .. } = lines;
     let has_writes =
         |line: &Vec<Bytes>| writes(&line.iter().map(AsRef::as_ref).collect::<Vec<_>>());
     let mode = mode(lines.iter().any(has_writes));
-    let lines =
-        Lines { lines, is_list, positions: positions.clone(), database, max_value_len, permission };
+    let positions = positions.clone();
+    let lines = Lines { lines, is_list, positions, database, max_value_len, permission, traced };
     Transaction { mode, ..of_program(lines, watched, clock) }
 }
 
@@ -115,7 +120,8 @@ fn transaction(
     max_value_len: usize,
 ) -> Transaction {
     let (positions, permission) = (positions.clone(), Permission::default());
-    let lines = Lines { lines, is_list, positions, database, max_value_len, permission };
+    let traced = None;
+    let lines = Lines { lines, is_list, positions, database, max_value_len, permission, traced };
     of_program(lines, watched, clock)
 }
 
@@ -169,6 +175,9 @@ impl Lines {
             .in_database(self.database)
             .with_permission(self.permission)
             .with_budget(budget);
+        if let Some(traced) = &self.traced {
+            space = space.with_trace(traced.begin());
+        }
         for (key, found) in states {
             let view = View { value: found.value.as_deref(), ttl: found.ttl, ends: found.ends };
             space.load(Bytes::copy_from_slice(key.bytes()), view);
@@ -191,6 +200,10 @@ impl Lines {
                 }
                 Err(Halt::TooLong) => return Ran::TooLong,
             });
+            space.trace_mut().into_iter().for_each(Trace::end_line);
+        }
+        if let (Some(traced), Some(trace)) = (&self.traced, space.take_trace()) {
+            traced.put(trace);
         }
         let changes: Vec<(Key, Change)> =
             space.changes().map(|(key, change)| (self.positions.key(key), change)).collect();

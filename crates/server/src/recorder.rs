@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::Nanos;
 use commands::spec::Miss;
+use commands::trace::Calls;
 use commands::{Combine, CommandSpec, Execution};
 use node::session::SessionContext;
 use types::{Outcome, Reply};
@@ -41,6 +42,11 @@ impl Recorder {
     /// Counts a call whose reply is ready.
     pub(crate) fn end(&self, spec: &'static CommandSpec, verdict: Verdict, time: Nanos) {
         self.counts.ended(self.all().place_of(spec), verdict, time);
+    }
+
+    /// Counts the calls of a command by a script.
+    pub(crate) fn end_calls(&self, calls: &Calls) {
+        self.counts.ended_calls(self.all().place_of(calls.spec), calls);
     }
 
     /// Counts whether a read has found its keys.

@@ -4,9 +4,11 @@
 //! database. There a source is a register of its own, and holds the generation of scripts at which
 //! it was stored.
 
+use std::sync::Arc;
+
 use base::decimal::parse_i64;
 use bytes::Bytes;
-use commands::{CommandSpec, ErrorReply, Plan, SessionVerb, errors};
+use commands::{CommandSpec, ErrorReply, Plan, SessionVerb, Trace, errors};
 use node::session::SessionContext;
 use types::{Access, Clock, Command, Database, Key, Once, Outcome, Positions, Refusal, Reply};
 
@@ -14,6 +16,7 @@ use crate::budget::Cost;
 use crate::outcomes;
 use crate::pipeline::{Answer, token};
 use crate::program;
+use crate::script_calls::TraceSlot;
 use crate::session::{Hold, Session, permission};
 use crate::transaction::ONCE_WITHOUT_KEYS;
 
@@ -72,11 +75,21 @@ pub(crate) struct Lines {
     pub(crate) once: Option<Once>,
 }
 
-/// A run on one key, to be repeated as a transaction if the script needs more.
+/// A run of lines with scripts.
 #[derive(Debug)]
-pub(crate) struct Rerun {
+pub(crate) struct ScriptRun {
     number: u64,
-    lines: Lines,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// On one key. The lines run as a transaction if a script needs more.
+    Key(Lines),
+    Transaction {
+        is_list: bool,
+        traced: Arc<TraceSlot>,
+    },
 }
 
 fn digest_in(line: &[Bytes]) -> Option<Vec<u8>> {
@@ -206,15 +219,25 @@ impl Session {
             self.on_looked_up(part, outcome, cx);
             return None;
         }
-        if self.rerun.as_ref().is_none_or(|rerun| rerun.number != number) {
+        let Some(run) = self.script_run.take_if(|run| run.number == number) else {
             return Some(outcome);
+        };
+        match (run.place, outcome) {
+            (Place::Key(lines), Outcome::Reply(reply)) => {
+                if reply == errors::RUN_AS_TRANSACTION.into() {
+                    self.transact(number, lines, cx);
+                    return None;
+                }
+                let (reply, trace) = Trace::unwrap(reply);
+                self.note_trace(trace);
+                Some(Outcome::Reply(reply))
+            }
+            (Place::Transaction { is_list, traced }, outcome) => {
+                self.take_trace(&traced, is_list, &outcome);
+                Some(outcome)
+            }
+            (Place::Key(_), outcome) => Some(outcome),
         }
-        let Some(Rerun { lines, .. }) = self.rerun.take() else { return Some(outcome) };
-        if outcome != Outcome::Reply(errors::RUN_AS_TRANSACTION.into()) {
-            return Some(outcome);
-        }
-        self.transact(number, lines, cx);
-        None
     }
 
     fn on_looked_up(&mut self, part: usize, outcome: Outcome, cx: &mut SessionContext<'_>) {
@@ -338,21 +361,18 @@ impl Session {
         match (one_key, cx.positions()) {
             (Some(key), Some(positions)) if !is_short_of_room => {
                 let key = positions.key(key);
-                let command = match (lines.is_list, commands::plan(&borrowed[0], clock)) {
-                    (false, Ok((_, Plan::Key { command, .. }))) => {
-                        let access = if program::writes(&borrowed[0]) {
-                            Access::Update
-                        } else {
-                            Access::Read
-                        };
-                        Command { access, ..command }
-                    }
-                    (false, Err(error)) => {
-                        return self.answer(number, Outcome::Reply(error.into()), cx);
-                    }
-                    _ => commands::lines_on_one_key(borrowed),
-                };
-                self.rerun = Some(Rerun { number, lines });
+                if let (false, Err(error)) = (lines.is_list, commands::plan(&borrowed[0], clock)) {
+                    return self.answer(number, Outcome::Reply(error.into()), cx);
+                }
+                let reads = !lines.is_list && !program::writes(&borrowed[0]);
+                let access = if reads { Access::Read } else { Access::Update };
+                let command = commands::traced_lines_on_one_key(
+                    borrowed,
+                    lines.is_list,
+                    self.lists_calls(),
+                    access,
+                );
+                self.script_run = Some(ScriptRun { number, place: Place::Key(lines) });
                 cx.run(token(number, 0), self.database(), key, command);
             }
             (_, Some(_)) => self.transact(number, lines, cx),
@@ -367,12 +387,15 @@ impl Session {
         };
         let max = self.shared.limits.max_value_len();
         let (database, once) = (self.database(), lines.once.clone());
+        let traced = Arc::new(TraceSlot::new(self.lists_calls()));
+        let place = Place::Transaction { is_list: lines.is_list, traced: Arc::clone(&traced) };
         let transaction =
-            program::of_scripts(positions, database, lines, clock, max, permission(cx));
+            program::of_scripts(positions, database, lines, clock, max, permission(cx), traced);
         if once.is_some() && transaction.keys.is_empty() {
             let error = Reply::error(ONCE_WITHOUT_KEYS);
             return self.answer(number, Outcome::Reply(error), cx);
         }
+        self.script_run = Some(ScriptRun { number, place });
         cx.transact(token(number, 0), transaction.under(once));
     }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use base::Nanos;
 use commands::spec::Flag;
-use commands::{Combine, CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
+use commands::{Combine, CommandSpec, ErrorReply, Execution, Plan, SessionVerb, Trace};
 use node::session::{self, Client, ClientPort, SessionContext, Socket, Token};
 use resp::{Limits, Parser, Progress};
 use types::{Clock, Database, Outcome, Reply, SessionId};
@@ -21,7 +21,7 @@ use crate::exec::Executing;
 use crate::monitor::Monitor;
 use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token};
 use crate::recorder::{Call, Recorder};
-use crate::script_command::{Lookup, Rerun};
+use crate::script_command::{Lookup, ScriptRun};
 use crate::sentinel::Sentinel;
 use crate::session_factory::Shared;
 use crate::transaction::Transaction;
@@ -80,7 +80,9 @@ pub(crate) struct Session {
     /// Set while replies go into `EXEC`'s.
     pub(crate) captured: Option<Vec<Reply>>,
     pub(crate) lookup: Option<Lookup>,
-    pub(crate) rerun: Option<Rerun>,
+    pub(crate) script_run: Option<ScriptRun>,
+    /// The calls of the scripts that have ended, for monitors.
+    pub(crate) traced: Option<Trace>,
     kill: Arc<AtomicBool>,
     pub(crate) hold: Hold,
     /// The earliest timer that is still to come.
@@ -127,7 +129,8 @@ impl Session {
             executing: None,
             captured: None,
             lookup: None,
-            rerun: None,
+            script_run: None,
+            traced: None,
             kill,
             hold: Hold::No,
             armed: Nanos::MAX,
@@ -194,7 +197,9 @@ impl Session {
             None if self.shared.slow.log.threshold().is_some() => self.pipeline.keep_words(args),
             None => {}
         }
-        self.show_to_monitors(spec, args, cx);
+        if !self.shows_later(args) {
+            self.show_to_monitors(spec, args, cx);
+        }
     }
 
     /// The reply to a request that must not run.
@@ -521,6 +526,7 @@ impl Session {
     }
 
     pub(crate) fn answer(&mut self, number: u64, outcome: Outcome, cx: &SessionContext<'_>) {
+        self.end_executing(number, cx);
         if let Some(ended) = self.pipeline.answer(number, outcome) {
             self.record(ended, cx);
         }
@@ -622,6 +628,7 @@ impl session::Session for Session {
             return;
         };
         let outcome = self.on_executed(number, outcome, cx);
+        self.show_traced(cx);
         match self.pipeline.get_mut(number) {
             Some(Pending { answer: Answer::Walk(walk), .. }) => {
                 walk.take(part, outcome);

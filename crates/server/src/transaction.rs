@@ -176,13 +176,13 @@ impl Session {
         if !watched.is_empty() && database != Some(self.database()) {
             return self.say_error(cx, OTHER_DATABASE);
         }
-        self.show_lines(&lines, cx);
+        let shown = self.show_lines(&lines, cx);
         let (specs, lines, local) = exec::split(lines);
         let has_keys = !lines.is_empty() || !watched.is_empty();
         if specs.is_empty() && (watched.is_empty() || once.is_some()) {
             return self.say(cx, Reply::Array(Vec::new()));
         }
-        let executing = Executing::new(specs, local, cx.moment);
+        let executing = Executing::new(specs, local, shown, cx.moment);
         if has_keys {
             return self.run_transaction(lines, watched, (gate.is_some(), once), executing, cx);
         }
@@ -200,16 +200,19 @@ impl Session {
         number
     }
 
-    fn show_lines(&self, lines: &[Vec<Bytes>], cx: &SessionContext<'_>) {
+    /// Shows the lines to monitors. Returns those to be shown later, among the calls of scripts.
+    fn show_lines(&mut self, lines: &[Vec<Bytes>], cx: &SessionContext<'_>) -> Vec<Vec<Bytes>> {
         if self.shared.monitors.is_empty() {
-            return;
+            return Vec::new();
         }
-        for line in lines {
-            let args: Vec<&[u8]> = line.iter().map(AsRef::as_ref).collect();
-            if let Ok(spec) = commands::find(&args) {
-                self.show_to_monitors(spec, &args, cx);
-            }
+        let runs_script = |line: &Vec<Bytes>| {
+            program::is_script(&line.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+        };
+        if lines.iter().any(runs_script) {
+            return lines.to_vec();
         }
+        self.show_executed(lines, cx);
+        Vec::new()
     }
 
     fn run_transaction(

@@ -68,10 +68,15 @@ impl Session {
         if self.shared.monitors.is_empty() || spec.has(Flag::Admin) {
             return;
         }
-        let micros = cx.unix.0 * 1_000 + read_clock(cx).since(cx.now).as_micros();
         let args = redacted(spec, args);
-        let line = monitor::line(micros, self.facts.database, self.facts.peer, &args);
+        let micros = self.monitor_micros(cx);
+        let line = monitor::line(micros, self.facts.database, &self.facts.peer, &args);
         self.shared.monitors.show(&line);
+    }
+
+    /// The time that a line shows, in microseconds of Unix time.
+    pub(crate) fn monitor_micros(&self, cx: &SessionContext<'_>) -> u64 {
+        cx.unix.0 * 1_000 + read_clock(cx).since(cx.now).as_micros()
     }
 
     /// `MONITOR`.

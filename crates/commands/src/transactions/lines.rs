@@ -1,14 +1,16 @@
 //! The commands of a transaction on one key: one transition of its register.
 
+use bytes::Bytes;
 use types::wire::{Malformed, Reader};
 use types::{Access, Applied, Change, Command, Reply};
 
 use crate::context::{Context, RunResult};
-use crate::errors;
+use crate::errors::{self, ErrorReply};
 use crate::operation::{Examples, Operation, Sink};
 use crate::row::*;
 use crate::space::{Halt, Space};
 use crate::table;
+use crate::trace::Trace;
 
 pub(super) const MODULE: Module = Module { rows: &[], operations: handlers![Lines] };
 
@@ -30,51 +32,73 @@ impl<'a> Operation<'a> for Lines<'a> {
     const EXAMPLES: Examples = &[];
 
     fn encode(&self, out: &mut impl Sink) {
-        for line in &self.lines {
-            out.varint(line.len() as u64);
-            line.iter().for_each(|arg| out.blob(arg));
-        }
+        encode(&self.lines, out);
     }
 
     fn decode(fields: &mut Reader<'a>) -> Result<Lines<'a>, Malformed> {
-        let mut lines = Vec::new();
-        while !fields.is_empty() {
-            let count = fields.varint()?;
-            let mut line = Vec::new();
-            for _ in 0..count {
-                line.push(fields.blob(types::limits::RECORD_LEN_MAX)?);
-            }
-            lines.push(line);
-        }
-        Ok(Lines { lines })
+        Ok(Lines { lines: decode(fields)? })
     }
 
     fn run(&self, cx: &Context<'_>) -> RunResult {
-        let key_of = |line: &Vec<&'a [u8]>| {
-            let spec = table::find(line).ok()?;
-            spec.key_indexes(line).first().and_then(|&key| line.get(key).copied())
-        };
-        let key = self.lines.iter().find_map(key_of).ok_or(errors::NOT_UNDERSTOOD)?;
-        let mut space = Space::new(&cx.interpreter(), cx.clock);
-        space.load(bytes::Bytes::copy_from_slice(key), cx.view);
-        let mut replies: Vec<Reply> = Vec::with_capacity(self.lines.len());
-        let mut len = 0;
-        for line in &self.lines {
-            len += replies.last().map_or(0, Reply::len);
-            if len > REPLIES_LEN_MAX {
-                return Err(errors::REPLIES_TOO_LARGE);
-            }
-            replies.push(match space.execute(line) {
-                Ok(reply) => reply,
-                Err(Halt::Error(error)) => error.into(),
-                Err(Halt::Unloaded(_) | Halt::TooLong) => {
-                    return Err(errors::RUN_AS_TRANSACTION);
-                }
-            });
-        }
-        let change = space.changes().map(|(_, change)| change).next();
-        Ok(Applied { change: change.unwrap_or(Change::None), reply: Reply::Array(replies) })
+        let (change, replies, _) = run(&self.lines, None, cx)?;
+        Ok(Applied { change, reply: Reply::Array(replies) })
     }
+}
+
+/// Writes last fields: lines, each behind the number of its words.
+pub(super) fn encode(lines: &[Vec<&[u8]>], out: &mut impl Sink) {
+    for line in lines {
+        out.varint(line.len() as u64);
+        line.iter().for_each(|arg| out.blob(arg));
+    }
+}
+
+pub(super) fn decode<'a>(fields: &mut Reader<'a>) -> Result<Vec<Vec<&'a [u8]>>, Malformed> {
+    let mut lines = Vec::new();
+    while !fields.is_empty() {
+        let count = fields.varint()?;
+        let mut line = Vec::new();
+        for _ in 0..count {
+            line.push(fields.blob(types::limits::RECORD_LEN_MAX)?);
+        }
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+/// Runs lines on the key of the context.
+pub(super) fn run(
+    lines: &[Vec<&[u8]>],
+    trace: Option<Trace>,
+    cx: &Context<'_>,
+) -> Result<(Change, Vec<Reply>, Option<Trace>), ErrorReply> {
+    let key_of = |line: &Vec<&[u8]>| {
+        let spec = table::find(line).ok()?;
+        let key = spec.key_indexes(line).first().copied()?;
+        line.get(key).map(|key| Bytes::copy_from_slice(key))
+    };
+    let key = lines.iter().find_map(key_of).ok_or(errors::NOT_UNDERSTOOD)?;
+    let mut space = Space::new(&cx.interpreter(), cx.clock);
+    if let Some(trace) = trace {
+        space = space.with_trace(trace);
+    }
+    space.load(key, cx.view);
+    let mut replies: Vec<Reply> = Vec::with_capacity(lines.len());
+    let mut len = 0;
+    for line in lines {
+        len += replies.last().map_or(0, Reply::len);
+        if len > REPLIES_LEN_MAX {
+            return Err(errors::REPLIES_TOO_LARGE);
+        }
+        replies.push(match space.execute(line) {
+            Ok(reply) => reply,
+            Err(Halt::Error(error)) => error.into(),
+            Err(Halt::Unloaded(_) | Halt::TooLong) => return Err(errors::RUN_AS_TRANSACTION),
+        });
+        space.trace_mut().into_iter().for_each(Trace::end_line);
+    }
+    let change = space.changes().map(|(_, change)| change).next();
+    Ok((change.unwrap_or(Change::None), replies, space.take_trace()))
 }
 
 #[cfg(test)]

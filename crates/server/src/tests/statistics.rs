@@ -4,7 +4,7 @@ use base::Nanos;
 use node::session::Shortage;
 use types::Outcome;
 
-use super::world::{Connection, World};
+use super::world::{Connection, World, request};
 
 /// `INFO commandstats` without times, sorted: `name calls rejected failed`.
 fn stats(world: &mut World, client: &mut Connection) -> Vec<String> {
@@ -130,4 +130,30 @@ fn lines_of_exec_count_as_calls() {
     let expected =
         ["exec 1 0 0", "get 1 0 0", "lpush 1 0 1", "multi 1 0 0", "ping 1 0 0", "set 1 0 0"];
     assert_eq!(stats(&mut world, &mut client), expected);
+}
+
+/// The numbers are those of redis-server 7.4.1.
+#[test]
+fn calls_of_scripts_count() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let calls = "redis.call('set',KEYS[1],0) redis.call('GeT',KEYS[1]) redis.pcall('nosuch') \
+                 redis.pcall('get') redis.pcall('incr','x','y') redis.pcall('lpush',KEYS[1],1) \
+                 redis.pcall('config','get','x') return redis.call('object','encoding',KEYS[1])";
+    for keys in [&["1", "x"][..], &["2", "x", "y"]] {
+        world.say(&mut client, &request(&[&["EVAL", calls], keys].concat()));
+        let expected = [
+            "config|get 0 1 0",
+            "eval 1 0 0",
+            "get 1 1 0",
+            "incr 0 1 0",
+            "lpush 1 0 1",
+            "object|encoding 1 0 0",
+            "set 1 0 0",
+        ];
+        let found = stats(&mut world, &mut client);
+        let found: Vec<&String> = found.iter().filter(|it| !it.contains("resetstat")).collect();
+        assert_eq!(found, expected);
+        world.ask(&mut client, "CONFIG RESETSTAT");
+    }
 }

@@ -193,3 +193,64 @@ fn a_monitor_that_does_not_read_is_disconnected() {
     assert!(monitor.wants_close() && monitor.is_gone());
     assert_eq!(world.ask(&mut one, "PING"), "+PONG\r\n");
 }
+
+/// As redis-server 7.4.1 shows them.
+#[test]
+fn a_monitor_sees_the_calls_of_scripts() {
+    let mut world = World::new(None);
+    let (mut one, mut monitor) = (world.connect(), world.connect());
+    world.ask(&mut one, "SET text x");
+    world.ask(&mut monitor, "MONITOR");
+    let calls = "redis.call('Set',KEYS[1],0) redis.pcall('nosuch') redis.pcall('get') \
+                 redis.pcall('lpush',KEYS[1],1) redis.pcall('config','get','x') \
+                 return redis.call('incrby',KEYS[1],1.5e3)";
+    let script = |calls: &str, words: &[&str]| request(&[&["EVAL", calls], words].concat());
+    let shown =
+        |calls: &str, words: &str| format!("[0 127.0.0.1:40001] \"EVAL\" \"{calls}\" {words}");
+    let of_script = [
+        r#"[0 lua] "Set" "k" "0""#,
+        r#"[0 lua] "lpush" "k" "1""#,
+        r#"[0 lua] "incrby" "k" "1500""#,
+    ];
+    for words in [&["1", "k"][..], &["2", "k", "b"]] {
+        assert_eq!(world.say(&mut one, &script(calls, words)), ":1500\r\n");
+        let words = words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" ");
+        let line = shown(calls, &words);
+        let expected = [&[&line[..]], &of_script[..]].concat();
+        assert_eq!(seen(&mut world, &mut monitor), expected);
+    }
+    // Each call is shown once, of the run that met no further key.
+    let further = "redis.call('get',KEYS[1]) redis.call('get','other') return 1";
+    world.say(&mut one, &script(further, &["1", "k"]));
+    let expected =
+        [&shown(further, "\"1\" \"k\"")[..], r#"[0 lua] "get" "k""#, r#"[0 lua] "get" "other""#];
+    assert_eq!(seen(&mut world, &mut monitor), expected);
+}
+
+#[test]
+fn a_monitor_sees_the_calls_of_scripts_within_exec() {
+    let mut world = World::new(None);
+    let (mut one, mut other, mut monitor) = (world.connect(), world.connect(), world.connect());
+    world.ask(&mut monitor, "MONITOR");
+    for keys in ["1 y", "2 y z"] {
+        for line in ["MULTI", "SET y 1", "CLIENT GETNAME"] {
+            world.ask(&mut one, line);
+        }
+        world.ask(&mut one, &format!("EVAL \"return redis.call('incr',KEYS[1])\" {keys}"));
+        world.ask(&mut one, "GET y");
+        world.ask(&mut one, "EXEC");
+        let said = seen(&mut world, &mut monitor);
+        let name = |line: &String| line.split('"').nth(1).unwrap_or_default().to_string();
+        let names: Vec<String> = said.iter().map(name).collect();
+        let expected = ["MULTI", "SET", "CLIENT", "EVAL", "incr", "GET", "EXEC"];
+        assert_eq!(names, expected, "{said:?}");
+        assert!(said[4].starts_with("[0 lua] "), "{said:?}");
+    }
+    for line in ["WATCH w", "MULTI", "EVAL \"return redis.call('incr',KEYS[1])\" 1 y"] {
+        world.ask(&mut one, line);
+    }
+    world.ask(&mut other, "SET w 1");
+    seen(&mut world, &mut monitor);
+    assert_eq!(world.ask(&mut one, "EXEC"), "*-1\r\n");
+    assert_eq!(seen(&mut world, &mut monitor), [r#"[0 127.0.0.1:40001] "EXEC""#]);
+}
