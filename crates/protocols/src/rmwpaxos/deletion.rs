@@ -199,7 +199,8 @@ impl Deletion {
             Some(true) => return self.remove(cx, key, accepted),
             // Another node may collect it. Its turn comes first, or both would hinder each other.
             Some(false) => {
-                let at = cx.now + precedence(cx, proposer).max(GRACE);
+                let pause = precedence(cx, promised.node()).max(GRACE);
+                let at = cx.now + pause + Nanos(cx.rng.below(GRACE.0));
                 self.wait(key, Waiting::from(at, remembers));
                 return self.arm(cx);
             }

@@ -301,13 +301,13 @@ impl Core {
         self.settle_collection(cx, active);
     }
 
-    /// All replicas hold exactly the tombstone that is to be collected, and no proposal follows it.
-    /// The ownership ends: replicas that have removed the register refuse its ballot, and a refused
-    /// command could end unknown.
+    /// All replicas hold exactly the tombstone that is to be collected, and no proposal came after
+    /// it. The ownership ends, so commands that wait start anew. Replicas that have removed the
+    /// register refuse its ballot, and a refused command could end unknown.
     fn settle_collection(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let Phase::Owner(two) = &mut active.phase else { return };
         let Some(k) = two.collecting else { return };
-        if k != two.k || !active.queue.is_empty() || !two.carried.is_empty() {
+        if k != two.k {
             two.collecting = None;
             return;
         }

@@ -210,6 +210,41 @@ fn attempt_that_a_collection_ends_ends_known() -> Result<(), String> {
     Ok(())
 }
 
+#[test]
+fn reads_at_the_collector_end_no_collection() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(0, Ask::Append("a"));
+    world.write(0, Ask::Delete);
+    world.pass_at(0, Nanos::from_millis(1_100));
+    world.flow(|m| !m.goes(Kind::Accepted, 2, 0));
+    let read = world.start(0, Ask::Get);
+    world.flow(|_| true);
+    world.pass_at(0, Nanos::from_millis(1_100));
+    world.flow(|_| true);
+    claim(!world.is_open(read), "the read ends")?;
+    claim((0..3).all(|node| world.held(node).is_none()), "it is removed")
+}
+
+/// Another node has prepared since all members hold the tombstone: its turn comes first.
+#[test]
+fn collector_waits_for_another_proposer() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(0, Ask::Append("a"));
+    world.write(0, Ask::Delete);
+    world.pass_at(0, Nanos::from_millis(1_100));
+    world.flow(|_| true);
+    world.append(1, "b");
+    world.flow(|m| m.goes(Kind::Prepare, 1, 0));
+    world.lose_all();
+    for _ in 0..3 {
+        world.pass_at(0, Nanos::from_millis(1_100));
+        let goes_on = |m: &Envelope| m.goes(Kind::Prepare, 0, 1) || m.goes(Kind::Remove, 0, 1);
+        claim(!world.bag.iter().any(goes_on), "it neither removes nor proposes")?;
+    }
+    world.flow(|_| true);
+    world.converge()
+}
+
 /// S25: a removal delayed until the key was written and deleted again.
 #[test]
 fn a_late_removal_is_ignored() -> Result<(), String> {
