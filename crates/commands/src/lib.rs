@@ -45,6 +45,7 @@ mod string;
 pub mod table;
 pub mod trace;
 mod transactions;
+mod work;
 
 /// The version whose behaviour clients may expect.
 pub const REDIS_VERSION: &str = "7.4.0";
@@ -62,3 +63,4 @@ pub use spec::CommandSpec;
 pub use table::{find, lookup, lookup_full, plan, resolve};
 pub use trace::Trace;
 pub use transactions::{REPLIES_LEN_MAX, lines_on_one_key, traced_lines_on_one_key};
+pub use work::WORK_MAX;

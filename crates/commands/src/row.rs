@@ -40,6 +40,7 @@ const ANY: CommandSpec = CommandSpec {
     access: None,
     execution: Execution::Container,
     miss: None,
+    is_heavy: false,
     subcommands: &[],
 };
 

@@ -11,6 +11,7 @@ use types::Reply;
 use crate::errors::{self, ErrorReply};
 use crate::plan::Arguments;
 use crate::space::{Halt, Space};
+use crate::work::WORK_MAX;
 
 crate::module::modules! {
     eval,
@@ -30,13 +31,16 @@ pub struct ScriptCall<'a> {
     pub is_read_only: bool,
 }
 
-/// The limits of one run. A run beyond them has no effect.
+/// The limits of one run: of a script, or of the commands on a space. A run beyond them has no
+/// effect.
 #[derive(Clone, Debug)]
 pub struct Budget {
     /// Instructions of the virtual machine, and bytes moved at a rate of [`BYTES_PER_INSTRUCTION`].
     pub instructions: u64,
     /// Bytes of its values.
     pub memory: usize,
+    /// Nanoseconds of its commands, about.
+    pub work: u64,
     /// Asked now and then; ends the run.
     pub interrupt: Option<Arc<dyn Interrupt>>,
 }
@@ -52,7 +56,8 @@ pub trait Interrupt: Debug + Send + Sync {
 
 impl Budget {
     /// The budget of a run that holds up a worker.
-    pub const SHORT: Budget = Budget { instructions: 200_000, memory: 8 << 20, interrupt: None };
+    pub const SHORT: Budget =
+        Budget { instructions: 200_000, memory: 8 << 20, work: WORK_MAX, interrupt: None };
 
     /// The run may move to a thread of its own.
     #[must_use]

@@ -4,6 +4,7 @@
 //! one change per key. A command that names a key which the space lacks halts: the caller loads
 //! that state and runs everything again.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use crate::plan::{Arguments, Execution, Plan};
 use crate::scripting::{self, Budget};
 use crate::table;
 use crate::trace::Trace;
+use crate::work;
 
 /// The reason why a command did not finish. Its changes do not count.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,7 +31,7 @@ pub enum Halt {
     Error(ErrorReply),
     /// The state of this key is needed.
     Unloaded(Bytes),
-    /// A script exceeds its budget.
+    /// The run exceeds its budget.
     TooLong,
 }
 
@@ -51,6 +53,8 @@ pub struct Space {
     keys: BTreeMap<Bytes, Held>,
     wanted: Vec<Bytes>,
     budget: Budget,
+    /// Work of its commands so far.
+    work: Cell<u64>,
     permission: Permission,
     trace: Option<Trace>,
 }
@@ -76,12 +80,13 @@ impl Space {
             keys: BTreeMap::new(),
             wanted: Vec::new(),
             budget: Budget::SHORT,
+            work: Cell::new(0),
             permission: Permission::default(),
             trace: None,
         }
     }
 
-    /// Sets the limits of a script's run.
+    /// Sets the limits of the run.
     #[must_use]
     pub fn with_budget(mut self, budget: Budget) -> Space {
         self.budget = budget;
@@ -120,6 +125,28 @@ impl Space {
         self.budget.instructions = self.budget.instructions.saturating_sub(instructions);
     }
 
+    /// Begins a step: the first one of a run always may, later ones while budget is left.
+    fn begin(&self, work: u64) -> Result<(), Halt> {
+        if self.work.get() > self.budget.work {
+            return Err(Halt::TooLong);
+        }
+        self.add(work);
+        Ok(())
+    }
+
+    fn add(&self, work: u64) {
+        self.work.set(self.work.get().saturating_add(work));
+    }
+
+    /// Begins a step of a command that knows its work, which must fit into the budget.
+    ///
+    /// # Errors
+    /// [`Halt::TooLong`].
+    pub(crate) fn charge(&self, work: u64) -> Result<(), Halt> {
+        self.add(work);
+        if self.work.get() > self.budget.work { Err(Halt::TooLong) } else { Ok(()) }
+    }
+
     #[must_use]
     pub fn permission(&self) -> Permission {
         self.permission
@@ -140,10 +167,18 @@ impl Space {
 
     /// Loads the state of a key. Fields that are over are gone, which is its first change.
     pub fn load(&mut self, key: Bytes, view: View<'_>) {
-        let value = view.value.map(Bytes::copy_from_slice);
-        let View { ttl, ends, .. } = view;
+        self.hold(key, view.value.map(Bytes::copy_from_slice), (view.ttl, view.ends));
+    }
+
+    /// The same with a value that needs no copy, and the end of the key's time to live.
+    pub fn hold(
+        &mut self,
+        key: Bytes,
+        value: Option<Bytes>,
+        (ttl, ends): (TimeToLive, Option<base::Millis>),
+    ) {
         let mut held = Held { found: value.clone(), value, ttl, ends, set: None };
-        if let Some(lapsed) = lapse::find(view, self.clock) {
+        if let Some(lapsed) = lapse::find(held.view(), self.clock) {
             held.change(lapse::removal(lapsed), self.clock);
         }
         self.keys.insert(key, held);
@@ -166,6 +201,7 @@ impl Space {
     /// [`Halt::Unloaded`].
     pub(crate) fn context(&self, key: &[u8]) -> Result<Context<'_>, Halt> {
         let held = self.keys.get(key).ok_or_else(|| unloaded(key))?;
+        self.add(held.reading());
         Ok(self.interpreter.context(held.view(), self.clock))
     }
 
@@ -205,6 +241,7 @@ impl Space {
     /// [`Halt::Unloaded`].
     pub(crate) fn change(&mut self, key: &[u8], change: Change) -> Result<(), Halt> {
         let held = self.keys.get_mut(key).ok_or_else(|| unloaded(key))?;
+        self.work.set(self.work.get().saturating_add(work::writing(&change)));
         held.change(change, self.clock);
         Ok(())
     }
@@ -212,11 +249,15 @@ impl Space {
     /// Runs a command of one key.
     ///
     /// # Errors
-    /// [`Halt::Unloaded`]. A command that fails answers its error.
+    /// [`Halt::Unloaded`] and [`Halt::TooLong`]. A command that fails answers its error.
     pub fn run(&mut self, key: &[u8], command: &Command) -> Result<Reply, Halt> {
+        let work = self.keys.get(key).map_or(0, Held::reading);
+        self.begin(work)?;
         let held = self.keys.get_mut(key).ok_or_else(|| unloaded(key))?;
         let Applied { change, reply } =
             self.interpreter.apply(held.view(), &command.body, self.clock);
+        let work = work::writing(&change) + work::answering(&reply);
+        self.work.set(self.work.get().saturating_add(work));
         held.change(change, self.clock);
         Ok(reply)
     }
@@ -224,8 +265,9 @@ impl Space {
     /// Runs a command line on the keys that it names. An error changes no state.
     ///
     /// # Errors
-    /// [`Halt::Unloaded`], or the reply.
+    /// [`Halt::Unloaded`] and [`Halt::TooLong`], or the reply.
     pub fn execute(&mut self, args: &[&[u8]]) -> Result<Reply, Halt> {
+        self.begin(work::COMMAND)?;
         self.wanted.clear();
         // Each line draws anew.
         self.clock.seed = base::Prng::new(self.clock.seed).next_u64();
@@ -277,6 +319,10 @@ fn unloaded(key: &[u8]) -> Halt {
 }
 
 impl Held {
+    fn reading(&self) -> u64 {
+        self.value.as_deref().map_or(0, work::reading)
+    }
+
     fn view(&self) -> View<'_> {
         View { value: self.value.as_deref(), ttl: self.ttl, ends: self.ends }
     }

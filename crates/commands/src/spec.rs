@@ -38,6 +38,8 @@ pub struct CommandSpec {
     /// The reply for a missing key. `None` for commands that are no lookups: Redis counts hits and
     /// misses of reads only.
     pub miss: Option<Miss>,
+    /// A worker may refuse its run, even if it runs alone. See [`crate::Budget`].
+    pub is_heavy: bool,
     pub subcommands: &'static [CommandSpec],
 }
 

@@ -37,7 +37,12 @@ fn run(source: &str) -> Result<Reply, Halt> {
 /// The instructions that a run counts on the script thread.
 fn spent(source: &str) -> u64 {
     let interrupt: Arc<dyn Interrupt> = Arc::new(Never);
-    let budget = Budget { instructions: 1 << 40, memory: 64 << 20, interrupt: Some(interrupt) };
+    let budget = Budget {
+        instructions: 1 << 40,
+        memory: 64 << 20,
+        work: u64::MAX,
+        interrupt: Some(interrupt),
+    };
     let (ended, left) = run_on(budget, source.as_bytes(), &[], &[]);
     assert!(ended.is_ok(), "{source}: {ended:?}");
     (1 << 40) - left
@@ -185,7 +190,12 @@ fn long_sources_do_not_compile_on_a_worker() {
 #[test]
 fn sources_with_too_many_jumps_are_refused() {
     let interrupt: Arc<dyn Interrupt> = Arc::new(Never);
-    let budget = Budget { instructions: u64::MAX, memory: 64 << 20, interrupt: Some(interrupt) };
+    let budget = Budget {
+        instructions: u64::MAX,
+        memory: 64 << 20,
+        work: u64::MAX,
+        interrupt: Some(interrupt),
+    };
     let source = format!("local a = 1 return a{}", " or a".repeat(40_000));
     let (ended, _) = run_on(budget.clone(), source.as_bytes(), &[], &[]);
     let Err(Halt::Error(error)) = ended else { panic!("{ended:?}") };

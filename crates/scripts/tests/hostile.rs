@@ -19,7 +19,7 @@ fn run(source: &str) -> Result<Reply, Halt> {
 }
 
 fn long() -> Budget {
-    Budget { instructions: u64::MAX, memory: 2 << 20, interrupt: None }
+    Budget { instructions: u64::MAX, memory: 2 << 20, work: u64::MAX, interrupt: None }
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Interrupt for After {
 
 fn long(looks: u32) -> Budget {
     let interrupt: Arc<dyn Interrupt> = Arc::new(After(AtomicU32::new(looks)));
-    Budget { instructions: u64::MAX, memory: 32 << 20, interrupt: Some(interrupt) }
+    Budget { instructions: u64::MAX, memory: 32 << 20, work: u64::MAX, interrupt: Some(interrupt) }
 }
 
 const ENDLESS: &[&str] = &[

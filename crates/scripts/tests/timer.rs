@@ -43,7 +43,12 @@ fn slow_instructions_end_a_short_run_only() {
     let source = "for i = 1, 5000 do local x = 'a' < 'b' end return 1";
     assert_eq!(run(Budget::SHORT, source, 0).0, Err(Halt::TooLong));
     let interrupt: Arc<dyn Interrupt> = Arc::new(Never);
-    let long = Budget { instructions: u64::MAX, memory: 64 << 20, interrupt: Some(interrupt) };
+    let long = Budget {
+        instructions: u64::MAX,
+        memory: 64 << 20,
+        work: u64::MAX,
+        interrupt: Some(interrupt),
+    };
     assert_eq!(run(long, source, 0).0, Ok(Reply::Integer(1)));
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use commands::{Budget, Execution, Halt, Interpreter, Interrupt, Permission, Plan, Space, Trace};
 use transactions::{Mode, Program, Ran, States, Stop, Transaction};
-use types::{Change, Clock, Database, Key, Positions, Reply, View};
+use types::{Change, Clock, Database, Key, Positions, Reply};
 
 use crate::script_calls::TraceSlot;
 use crate::script_command::Lines as ScriptLines;
@@ -24,6 +24,8 @@ struct Lines {
     permission: Permission,
     /// For the calls of scripts.
     traced: Option<Arc<TraceSlot>>,
+    /// Some line is a script.
+    is_scripted: bool,
 }
 
 /// The keys of a line, as the table finds them.
@@ -60,6 +62,10 @@ pub(crate) fn is_script(line: &[&[u8]]) -> bool {
     commands::find(line).is_ok_and(|spec| matches!(spec.execution, Execution::Script))
 }
 
+fn is_script_line(line: &[Bytes]) -> bool {
+    is_script(&line.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+}
+
 /// The one key of all lines.
 pub(crate) fn one_key<'a>(lines: &[Vec<&'a [u8]>], clock: Clock) -> Option<&'a [u8]> {
     let keys: Vec<&[u8]> = lines.iter().flat_map(|line| keys_of(line)).collect();
@@ -87,7 +93,17 @@ pub(crate) fn of_scripts(
         |line: &Vec<Bytes>| writes(&line.iter().map(AsRef::as_ref).collect::<Vec<_>>());
     let mode = mode(lines.iter().any(has_writes));
     let positions = positions.clone();
-    let lines = Lines { lines, is_list, positions, database, max_value_len, permission, traced };
+    let is_scripted = lines.iter().any(|line| is_script_line(line));
+    let lines = Lines {
+        lines,
+        is_list,
+        positions,
+        database,
+        max_value_len,
+        permission,
+        traced,
+        is_scripted,
+    };
     Transaction { mode, ..of_program(lines, watched, clock) }
 }
 
@@ -121,7 +137,17 @@ fn transaction(
 ) -> Transaction {
     let (positions, permission) = (positions.clone(), Permission::default());
     let traced = None;
-    let lines = Lines { lines, is_list, positions, database, max_value_len, permission, traced };
+    let is_scripted = lines.iter().any(|line| is_script_line(line));
+    let lines = Lines {
+        lines,
+        is_list,
+        positions,
+        database,
+        max_value_len,
+        permission,
+        traced,
+        is_scripted,
+    };
     of_program(lines, watched, clock)
 }
 
@@ -153,7 +179,7 @@ const SCRIPT_MEMORY_MAX: usize = 64 << 20;
 
 impl Program for Lines {
     fn run(&self, states: &States, clock: Clock) -> Ran {
-        self.run_within(states, clock, Budget::SHORT)
+        self.run_within(states, clock, Budget::SHORT, None)
     }
 
     fn run_long(&self, states: &States, clock: Clock, stop: &Arc<dyn Stop>) -> Ran {
@@ -161,14 +187,27 @@ impl Program for Lines {
         let budget = Budget {
             instructions: u64::MAX,
             memory: SCRIPT_MEMORY_MAX,
+            work: u64::MAX,
             interrupt: Some(interrupt),
         };
-        self.run_within(states, clock, budget)
+        let stop = (!self.is_scripted()).then_some(stop);
+        self.run_within(states, clock, budget, stop)
+    }
+
+    fn is_scripted(&self) -> bool {
+        self.is_scripted
     }
 }
 
 impl Lines {
-    fn run_within(&self, states: &States, clock: Clock, budget: Budget) -> Ran {
+    /// A script ends by its budget, other lines by `stop`.
+    fn run_within(
+        &self,
+        states: &States,
+        clock: Clock,
+        budget: Budget,
+        stop: Option<&Arc<dyn Stop>>,
+    ) -> Ran {
         let interpreter =
             Interpreter { max_value_len: self.max_value_len, scripts: Some(scripts::ENGINE) };
         let mut space = Space::new(&interpreter, clock)
@@ -179,8 +218,8 @@ impl Lines {
             space = space.with_trace(traced.begin());
         }
         for (key, found) in states {
-            let view = View { value: found.value.as_deref(), ttl: found.ttl, ends: found.ends };
-            space.load(Bytes::copy_from_slice(key.bytes()), view);
+            let key = Bytes::copy_from_slice(key.bytes());
+            space.hold(key, found.value.clone(), (found.ttl, found.ends));
         }
         let mut replies: Vec<Reply> = Vec::with_capacity(self.lines.len());
         let mut len = 0;
@@ -189,6 +228,9 @@ impl Lines {
             if len > commands::REPLIES_LEN_MAX {
                 let reply = commands::errors::REPLIES_TOO_LARGE.into();
                 return Ran::Done { changes: Vec::new(), reply };
+            }
+            if let Some(reason) = stop.and_then(|stop| stop.reason()) {
+                return Ran::Refused(Reply::error(reason));
             }
             let line: Vec<&[u8]> = line.iter().map(AsRef::as_ref).collect();
             replies.push(match space.execute(&line) {

@@ -75,7 +75,7 @@ pub(crate) struct Lines {
     pub(crate) once: Option<Once>,
 }
 
-/// A run of lines with scripts.
+/// A run of lines that its register may hand on, or with scripts.
 #[derive(Debug)]
 pub(crate) struct ScriptRun {
     number: u64,
@@ -84,12 +84,21 @@ pub(crate) struct ScriptRun {
 
 #[derive(Debug)]
 enum Place {
+    /// On one key, without a script. The lines run as a transaction if they take a worker too long.
+    Plain(Lines),
     /// On one key. The lines run as a transaction if a script needs more.
     Key(Lines),
     Transaction {
         is_list: bool,
         traced: Arc<TraceSlot>,
     },
+}
+
+impl ScriptRun {
+    /// The run of an `EXEC` without scripts on one key.
+    pub(crate) fn plain(number: u64, lines: Lines) -> ScriptRun {
+        ScriptRun { number, place: Place::Plain(lines) }
+    }
 }
 
 fn digest_in(line: &[Bytes]) -> Option<Vec<u8>> {
@@ -223,11 +232,13 @@ impl Session {
             return Some(outcome);
         };
         match (run.place, outcome) {
-            (Place::Key(lines), Outcome::Reply(reply)) => {
-                if reply == errors::RUN_AS_TRANSACTION.into() {
-                    self.transact(number, lines, cx);
-                    return None;
-                }
+            (Place::Plain(lines) | Place::Key(lines), Outcome::Reply(reply))
+                if reply == errors::RUN_AS_TRANSACTION.into() =>
+            {
+                self.transact(number, lines, cx);
+                None
+            }
+            (Place::Key(_), Outcome::Reply(reply)) => {
                 let (reply, trace) = Trace::unwrap(reply);
                 self.note_trace(trace);
                 Some(Outcome::Reply(reply))
@@ -236,7 +247,7 @@ impl Session {
                 self.take_trace(&traced, is_list, &outcome);
                 Some(outcome)
             }
-            (Place::Key(_), outcome) => Some(outcome),
+            (Place::Plain(_) | Place::Key(_), outcome) => Some(outcome),
         }
     }
 

@@ -235,6 +235,7 @@ impl Session {
         match spec.plan(args, clock) {
             Ok(Plan::Session(verb)) => self.execute(verb, args, cx),
             Ok(Plan::Reply(reply)) => self.say(cx, reply),
+            Ok(Plan::Key { .. }) if spec.is_heavy => self.eval_under(None, args, cx),
             Ok(Plan::Key { mut command, key }) => {
                 if let Some(once) = &mut command.once {
                     once.window = self.shared.limits.once_window();

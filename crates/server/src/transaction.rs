@@ -15,7 +15,7 @@ use crate::exec::{self, Executing, is_local};
 use crate::outcomes;
 use crate::pipeline::{Answer, token};
 use crate::program;
-use crate::script_command;
+use crate::script_command::{self, ScriptRun};
 use crate::session::{Hold, Session};
 
 /// Commands of one transaction.
@@ -233,7 +233,9 @@ impl Session {
         if let Some(key) = keys.iter().find(|key| key.len() > types::limits::KEY_LEN_MAX) {
             return self.say(cx, commands::errors::key_too_large(key.len()).into());
         }
-        let is_on_one_key = watched.is_empty() && program::one_key(&borrowed, clock).is_some();
+        // Its register may hand it on to a transaction, and must not remember that.
+        let is_on_one_key =
+            watched.is_empty() && once.is_none() && program::one_key(&borrowed, clock).is_some();
         let asked_len = lines.iter().flatten().map(Bytes::len).sum();
         let cost = Cost { asked_len, values: 1 };
         let database = self.database();
@@ -247,11 +249,9 @@ impl Session {
             Some(first) if is_on_one_key => {
                 let key = positions.key(first);
                 let command = commands::lines_on_one_key(borrowed);
-                let command = match once {
-                    Some(once) => command.under(once),
-                    None => command,
-                };
                 let number = self.wait_for_exec(cost, executing);
+                let lines = script_command::Lines { lines, is_list: true, watched, once };
+                self.script_run = Some(ScriptRun::plain(number, lines));
                 cx.run(token(number, 0), database, key, command);
             }
             None if once.is_some() => self.say_error(cx, ONCE_WITHOUT_KEYS),

@@ -21,6 +21,11 @@ pub trait Program: Debug + Send + Sync {
     fn run_long(&self, states: &States, clock: Clock, _stop: &Arc<dyn Stop>) -> Ran {
         self.run(states, clock)
     }
+
+    /// Its long run may be endless, and holds up no program that is not.
+    fn is_scripted(&self) -> bool {
+        false
+    }
 }
 
 /// Ends a long run.

@@ -55,8 +55,8 @@ fn plan(arguments: &Arguments<'_>) -> Result<Plan, ErrorReply> {
     let session = Bytes::copy_from_slice(session);
     let once = Once { session, seq, window: ONCE_WINDOW_DEFAULT };
     match spec.plan(inner, arguments.clock)? {
-        // Its register may hand a script on to a transaction.
-        Plan::Key { .. } if matches!(spec.execution, Execution::Script) => {
+        // Its register may hand it on to a transaction.
+        Plan::Key { .. } if spec.is_heavy || matches!(spec.execution, Execution::Script) => {
             Ok(Plan::Once { once, inner: ONCE_ARGUMENTS })
         }
         Plan::Key { command, key } => {

@@ -44,7 +44,7 @@ impl<'a> Pattern<'a> {
     /// The string that stands for an element: the element, a string, or a field of a hash.
     ///
     /// # Errors
-    /// [`Halt::Unloaded`].
+    /// [`Halt::Unloaded`] and [`Halt::TooLong`].
     pub(super) fn find<'s>(
         &self,
         element: &'s [u8],
@@ -55,6 +55,7 @@ impl<'a> Pattern<'a> {
         }
         let Some(key) = self.key(element) else { return Ok(None) };
         let Some(value) = space.context(&key)?.view.value else { return Ok(None) };
+        space.charge(0)?;
         let Pattern::Key { field, .. } = self else { return Ok(None) };
         Ok(match (Kind::of(value), field) {
             (Ok(Kind::String), None) => values::string::decode(value).ok(),

@@ -16,6 +16,7 @@ use crate::errors::{self, ErrorReply};
 use crate::row::*;
 use crate::space::{Halt, Space};
 use crate::spec::KeyRange;
+use crate::work;
 
 pub(super) const MODULE: Module = Module { rows: ROWS, operations: &[] };
 
@@ -48,6 +49,7 @@ const SORT: CommandSpec = CommandSpec {
     complexity: "O(N*log(N)) where N is the number of elements.",
     categories: &[Category::Set, Category::SortedSet, Category::List, Category::Dangerous],
     keys: one_key(&["RO", "access"]),
+    is_heavy: true,
     ..GENERIC
 };
 
@@ -137,6 +139,7 @@ fn visit(
     space: &mut Space,
     mut visitor: impl FnMut(Option<&[u8]>) -> Result<(), ErrorReply>,
 ) -> Result<(), Halt> {
+    space.charge(options.work(Elements::of(&space.context(key)?)?.all.len()))?;
     need_weights(key, options, space)?;
     let elements = selected(key, options, space)?;
     need(space, elements.iter().map(Vec::as_slice), &options.gets)?;
@@ -335,6 +338,17 @@ impl<'a> Options<'a> {
             };
         }
         Ok(options)
+    }
+
+    /// The work on `len` elements.
+    fn work(&self, len: usize) -> u64 {
+        let ordered = match (self.is_unsorted, self.by) {
+            (true, _) => 0,
+            (false, None) => len,
+            (false, Some(_)) => 2 * len,
+        };
+        let looks = ordered + self.range(len).len() * self.gets.len();
+        looks as u64 * work::ORDERED
     }
 
     /// Indexes of `len` elements: an offset, and a count or all for a negative one.

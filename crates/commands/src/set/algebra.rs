@@ -4,13 +4,18 @@ use types::{Change, ExpiryChange, Reply, TimeToLive};
 use values::set::{Growth, Set};
 
 use crate::space::{Halt, Space};
+use crate::work;
 
 /// The sets at `keys`.
 ///
 /// # Errors
-/// `WRONGTYPE`, and [`Halt::Unloaded`].
+/// `WRONGTYPE`, [`Halt::Unloaded`] and [`Halt::TooLong`].
 pub(super) fn sets<'s>(space: &'s Space, keys: &[&[u8]]) -> Result<Vec<Option<Set<'s>>>, Halt> {
-    keys.iter().map(|key| Ok(space.context(key)?.set()?)).collect()
+    let set_at = |key: &&[u8]| Ok(space.context(key)?.set()?);
+    let sets = keys.iter().map(set_at).collect::<Result<Vec<_>, Halt>>()?;
+    let members: usize = sets.iter().flatten().map(Set::len).sum();
+    space.charge(members as u64 * work::HASHED)?;
+    Ok(sets)
 }
 
 /// Puts the set that `compute` makes, and answers its length. Without members it deletes the key.

@@ -25,6 +25,7 @@ const ROWS: &[CommandSpec] = &[
         keys: all_keys(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Keys(reply),
+        is_heavy: true,
         ..SET
     },
     CommandSpec {
@@ -42,6 +43,7 @@ const ROWS: &[CommandSpec] = &[
         keys: counted_keys(2, &["RO", "access"]),
         access: Some(Access::Read),
         execution: Keys(count),
+        is_heavy: true,
         ..SET
     },
     CommandSpec {
@@ -56,6 +58,7 @@ const ROWS: &[CommandSpec] = &[
         more_keys: &[keys_from(2, &["RO", "access"])],
         access: Some(Access::Update),
         execution: Keys(keep),
+        is_heavy: true,
         ..SET
     },
 ];

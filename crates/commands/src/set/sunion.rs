@@ -23,6 +23,7 @@ const ROWS: &[CommandSpec] = &[
         keys: all_keys(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Keys(reply),
+        is_heavy: true,
         miss: Some(Miss::Empty),
         ..SET
     },
@@ -38,6 +39,7 @@ const ROWS: &[CommandSpec] = &[
         more_keys: &[keys_from(2, &["RO", "access"])],
         access: Some(Access::Update),
         execution: Keys(keep),
+        is_heavy: true,
         ..SET
     },
 ];

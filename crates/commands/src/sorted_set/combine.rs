@@ -14,6 +14,7 @@ use crate::errors::ErrorReply;
 use crate::plan::Arguments;
 use crate::sorted_set::{elements_reply, store};
 use crate::space::{Halt, Space};
+use crate::work;
 
 use options::{Aggregate, Options};
 
@@ -48,6 +49,8 @@ fn run(
         sources.push(Source { elements: elements_of(&space.context(key)?)?, weight: 1.0 });
     }
     let options = Options::parse(&args.all[first + 1 + keys.len()..], keys.len(), operator, to)?;
+    let count: usize = sources.iter().map(|source| source.elements.len()).sum();
+    space.charge(count as u64 * work::ORDERED)?;
     for (source, weight) in sources.iter_mut().zip(&options.weights) {
         source.weight = *weight;
     }

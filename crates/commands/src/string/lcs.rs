@@ -7,6 +7,7 @@ use super::LEN_MAX;
 use crate::errors::{self, ErrorReply};
 use crate::row::*;
 use crate::space::{Halt, Space};
+use crate::work;
 
 pub(super) const MODULE: Module = Module { rows: &[ROW], operations: &[] };
 
@@ -28,6 +29,7 @@ const ROW: CommandSpec = CommandSpec {
     keys: two_keys(&["RO", "access"]),
     access: Some(Access::Read),
     execution: Keys(run),
+    is_heavy: true,
     ..STRING
 };
 
@@ -88,6 +90,7 @@ fn run(args: &Arguments<'_>, space: &mut Space) -> Result<Reply, Halt> {
     if cells.saturating_mul(CELL_LEN) > LEN_MAX {
         return Err(TOO_LONG.into());
     }
+    space.charge(cells.saturating_mul(work::CELL))?;
     if options.len {
         return Ok(Reply::Integer(fill(first, second, |_, _| {}).into()));
     }

@@ -17,9 +17,9 @@ use types::{
 
 use super::clock::Clocks;
 use super::cluster_view::ClusterView;
+use super::long_threads::LongThreads;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::own_requests::{OutcomeHandler, OwnRequests};
-use super::script_thread::ScriptThread;
 use super::wrong_passwords::{LogDecision, WrongPasswords};
 use crate::client_settings::ClientSettings;
 use crate::config::{Durability, NodeConfig};
@@ -98,7 +98,7 @@ pub(crate) struct SharedNodeStatus {
     /// Moves the disk stores on, once there are any.
     committer: OnceLock<disk::Committer>,
     own_requests: OwnRequests,
-    pub(crate) script_thread: ScriptThread,
+    pub(crate) long_threads: LongThreads,
 }
 
 /// The control thread's view of the cluster.
@@ -161,7 +161,7 @@ impl SharedNodeStatus {
             positions: OnceLock::new(),
             committer: OnceLock::new(),
             own_requests: OwnRequests::default(),
-            script_thread: ScriptThread::default(),
+            long_threads: LongThreads::default(),
         }
     }
 

@@ -15,12 +15,12 @@ use types::{NodeId, Outcome, SessionId};
 
 use super::clients::Clients;
 use super::clock::Moment;
+use super::long_threads;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::node_status::SharedNodeStatus;
 use super::own_requests::NO_WORKER;
 use super::peers::{PeerLinks, Slowness};
 use super::routes::Routes;
-use super::script_thread;
 use super::write_window::WriteWindow;
 use crate::config::Durability;
 use crate::events::event;
@@ -524,7 +524,7 @@ impl WorkerThread {
             self.mail_out[to].push(Mail::Input(input));
         }
         for computation in self.outputs.computations.drain(..) {
-            let now = script_thread::compute(&self.node_status, self.index, computation);
+            let now = long_threads::compute(&self.node_status, self.index, computation);
             self.inputs.extend(now);
         }
         if self.node_status.is_stopping() {

@@ -123,3 +123,71 @@ fn one_worker_of_one_node_ends_transactions() {
     });
     assert_eq!(sum(&mut nodes.client(0)).expect("it answers"), Some(ACCOUNTS as i64 * START));
 }
+
+/// `MULTI`, lines that take a worker too long, and `exec`. The first line counts its runs.
+fn large_transaction(lines: usize, exec: &str) -> Vec<u8> {
+    let slow = "LREM l 0 absent\r\n".repeat(lines);
+    format!("MULTI\r\nLPUSH l new\r\n{slow}{exec}\r\n").into_bytes()
+}
+
+/// The reply to it.
+fn receive(client: &mut Client, lines: usize) -> Value {
+    for _ in 0..lines + 2 {
+        client.receive().expect("OK, and QUEUED");
+    }
+    client.receive().expect("a reply")
+}
+
+/// A worker that the transaction held up would serve no request meanwhile.
+#[test]
+fn large_transactions_hold_up_no_other_client() {
+    let mut config = config();
+    config.nodes = 1;
+    config.durability = "volatile".to_owned();
+    for argument in ["--workers", "1", "--request-timeout", "60s"] {
+        config.arguments.push(argument.into());
+    }
+    let mut nodes = Nodes::prepare_with(config);
+    nodes.start_all();
+    assert_eq!(nodes.ask(0, "CONFIG SET busy-reply-threshold 60000"), Value::ok());
+    let elements: String = (10_000..20_000).map(|number| format!(" {number}")).collect();
+    for part in 1..=10 {
+        let len = nodes.ask(0, &format!("RPUSH l{elements}"));
+        assert_eq!(len, Value::Integer(10_000 * part));
+    }
+    let is_done = |reply: &Value| matches!(reply, Value::List(all) if all.len() > 30);
+    let (mut client, mut other) = (nodes.client(0), nodes.client(0));
+    client.send_raw(&large_transaction(200, "EXEC")).expect("it is sent");
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reply = scope.spawn(|| {
+            let reply = receive(&mut client, 200);
+            ended.store(true, Relaxed);
+            reply
+        });
+        let mut served = 0;
+        while !ended.load(Relaxed) {
+            assert_eq!(other.command("INCR n").expect("a reply"), Value::Integer(served + 1));
+            assert!(other.command("SCRIPT KILL").expect("a reply").is_error("NOTBUSY"));
+            served += 1;
+        }
+        // A worker may take one or two before the transaction.
+        assert!(served > 2, "{served} requests were served");
+        assert!(is_done(&reply.join().expect("no panic")));
+    });
+    assert_eq!(nodes.ask(0, "LLEN l"), Value::Integer(100_001));
+
+    // It does not wait for scripts.
+    let mut scripts = nodes.client(0);
+    scripts.send_raw(b"EVAL \"while true do end\" 0\r\n").expect("it is sent");
+    client.send_raw(&large_transaction(30, "EXEC")).expect("it is sent");
+    assert!(is_done(&receive(&mut client, 30)));
+    eventually("the script is killed", || nodes.ask(0, "SCRIPT KILL") == Value::ok());
+    assert!(scripts.receive().expect("a reply").is_error("ERR"));
+
+    for _ in 0..2 {
+        client.send_raw(&large_transaction(30, "ONCE me 1 EXEC")).expect("it is sent");
+        assert!(is_done(&receive(&mut client, 30)));
+        assert_eq!(nodes.ask(0, "LLEN l"), Value::Integer(100_003), "it runs once");
+    }
+}

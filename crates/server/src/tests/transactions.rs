@@ -1,6 +1,6 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, and commands on several keys.
 
-use super::world::World;
+use super::world::{Connection, World};
 
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
 
@@ -267,4 +267,67 @@ fn overtaken_exec_runs_no_command_of_the_connection() {
         ("EXEC", "*-1"),
         ("CLIENT GETNAME", "$-1"),
     ]);
+}
+
+/// A hash of 30,000 fields.
+fn with_large_hash() -> World {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    for part in 0..10 {
+        let fields = (0..3_000).map(|field| format!(" field:{part}:{field} value"));
+        let line = format!("HSET h{}", fields.collect::<String>());
+        assert_eq!(world.ask(&mut client, &line), ":3000\r\n");
+    }
+    world
+}
+
+/// `MULTI`, lines that take a worker too long, and `exec`.
+fn large_transaction(world: &mut World, client: &mut Connection, exec: &str) -> String {
+    assert_eq!(world.ask(client, "MULTI"), "+OK\r\n");
+    for number in 0..50 {
+        assert_eq!(world.ask(client, &format!("HSET h new{number} v")), "+QUEUED\r\n");
+    }
+    world.ask(client, exec)
+}
+
+#[test]
+fn large_transaction_on_one_key_runs_elsewhere() {
+    let mut world = with_large_hash();
+    let mut client = world.connect();
+    let replies = large_transaction(&mut world, &mut client, "EXEC");
+    assert_eq!(replies, format!("*50\r\n{}", ":1\r\n".repeat(50)));
+    assert_eq!(world.long_runs, 1);
+    assert_eq!(world.ask(&mut client, "HLEN h"), ":30050\r\n");
+    let replies = large_transaction(&mut world, &mut client, "ONCE me 1 EXEC");
+    assert_eq!(replies, format!("*50\r\n{}", ":0\r\n".repeat(50)));
+    assert_eq!(world.long_runs, 2);
+}
+
+#[test]
+fn large_transaction_respects_watched_keys() {
+    let mut world = with_large_hash();
+    let (mut client, mut other) = (world.connect(), world.connect());
+    for (change, reply) in [("PING", "*50"), ("HSET h field x", "*-1\r\n")] {
+        assert_eq!(world.ask(&mut client, "WATCH h"), "+OK\r\n");
+        world.ask(&mut other, change);
+        assert!(large_transaction(&mut world, &mut client, "EXEC").starts_with(reply), "{change}");
+    }
+    assert_eq!(world.long_runs, 1);
+}
+
+#[test]
+fn heavy_command_on_one_key_runs_elsewhere_in_order() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    for part in 0..4 {
+        let elements = (0..5_000).map(|number| format!(" {}", 5_000 * part + number));
+        let line = format!("RPUSH l{}", elements.collect::<String>());
+        assert_eq!(world.ask(&mut client, &line), format!(":{}\r\n", 5_000 * (part + 1)));
+    }
+    let lines = "SORT l DESC LIMIT 0 1\r\nDEL l\r\nSORT l\r\nSORT l LIMIT x y\r\n";
+    let replies = world.say(&mut client, lines.as_bytes());
+    let wrong = "-ERR value is not an integer or out of range\r\n";
+    assert_eq!(replies, format!("*1\r\n$5\r\n19999\r\n:1\r\n*0\r\n{wrong}"));
+    assert_eq!(world.long_runs, 1);
+    assert_eq!(world.ask(&mut client, "ONCE s 1 SORT l"), "*0\r\n");
 }

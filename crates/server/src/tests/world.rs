@@ -15,7 +15,7 @@ use node::session::{
 };
 use node::status::{DatabaseFigures, Facts, MemberView, NodeStatus, Phase};
 use node::summary::{NodeState, Summary};
-use transactions::{Mode, Ran, Transaction};
+use transactions::{Mode, Ran, Stop, Transaction};
 use types::positions::PUBLIC;
 use types::{Access, View};
 use types::{
@@ -160,6 +160,8 @@ pub struct World {
     tombstones: BTreeSet<(u8, u64, Vec<u8>)>,
     /// Listings so far.
     pub listings: usize,
+    /// Programs that were too long for a worker.
+    pub long_runs: usize,
     pub fate: Fate,
     /// One of so many registers is not settled when it is listed.
     pub undecided_of: u64,
@@ -169,6 +171,16 @@ pub struct World {
     pub writes_max: usize,
     pub shortage: Shortage,
     ids: u64,
+}
+
+/// Ends no run.
+#[derive(Debug)]
+struct Endless;
+
+impl Stop for Endless {
+    fn reason(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// One client's connection.
@@ -196,6 +208,7 @@ impl World {
             versions: BTreeMap::new(),
             tombstones: BTreeSet::new(),
             listings: 0,
+            long_runs: 0,
             fate: |_, _| None,
             undecided_of: 8,
             prng: Prng::new(7),
@@ -329,9 +342,15 @@ impl World {
         let mut keys = transaction.keys.clone();
         loop {
             let states = keys.iter().map(|key| (key.clone(), found(self, key))).collect();
-            match transaction.program.run(&states, transaction.clock) {
+            let mut ran = transaction.program.run(&states, transaction.clock);
+            if ran == Ran::TooLong {
+                self.long_runs += 1;
+                let stop: Arc<dyn Stop> = Arc::new(Endless);
+                ran = transaction.program.run_long(&states, transaction.clock, &stop);
+            }
+            match ran {
                 Ran::Needs(more) => keys.extend(more),
-                Ran::TooLong => return Outcome::Reply(Reply::error("ERR too long")),
+                Ran::TooLong => panic!("a long run has no budget"),
                 Ran::Refused(reply) => return Outcome::Reply(reply),
                 Ran::Done { changes, reply } => {
                     for (key, change) in changes {

@@ -96,6 +96,7 @@ const ANSWER: CommandSpec = CommandSpec {
     flags: &[Readonly],
     keys: counted_keys(2, &["RO", "access"]),
     access: Some(Access::Read),
+    is_heavy: true,
     ..SORTED_SET
 };
 
@@ -105,6 +106,7 @@ const STORE: CommandSpec = CommandSpec {
     keys: one_key(&["OW", "update"]),
     more_keys: &[counted(3, &["RO", "access"])],
     access: Some(Access::Update),
+    is_heavy: true,
     ..SORTED_SET
 };
 
