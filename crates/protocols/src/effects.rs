@@ -5,7 +5,7 @@
 //! wait for the same ticket.
 
 use base::Nanos;
-use types::{Command, Key, Lock, NodeId, Outcome, Reply, Shard, Tag, Ticket};
+use types::{Command, Incarnation, Key, Lock, NodeId, Outcome, Reply, Shard, Tag, Ticket};
 
 /// A timer of one protocol instance; the instance chooses the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -66,6 +66,9 @@ pub struct Effects<M> {
     pub locked: Vec<(Key, Lock)>,
     /// Records of transactions that should be forgotten by now.
     pub records: Vec<Key>,
+    /// A fence shuts out this node's ballots of incarnations below. The worker takes a later one,
+    /// and calls [`Protocol::renew`](crate::Protocol::renew).
+    pub fenced: Option<Incarnation>,
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
     pub violation: Option<Violation>,
@@ -87,6 +90,7 @@ impl<M> Default for Effects<M> {
             warnings: Vec::new(),
             locked: Vec::new(),
             records: Vec::new(),
+            fenced: None,
             suspects: Vec::new(),
             violation: None,
         }
@@ -152,6 +156,10 @@ impl<M> Effects<M> {
 
     pub fn locked(&mut self, key: Key, lock: Lock) {
         self.locked.push((key, lock));
+    }
+
+    pub fn fenced(&mut self, below: Incarnation) {
+        self.fenced = self.fenced.max(Some(below));
     }
 
     pub fn suspect(&mut self, node: NodeId) {

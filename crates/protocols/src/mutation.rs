@@ -146,6 +146,20 @@ base::mutations! {
     OnceFromUndecided = "once-from-undecided",
     /// A member that answers again is counted for one that has not.
     AnswerCountedTwice = "answer-counted-twice",
+    /// An acceptor promises before the fence of the ballot is durable.
+    FenceNotDurable = "tx-fence-not-durable",
+    /// A majority raises the fence, but not with its promises.
+    FenceApart = "tx-fence-apart",
+    /// Only the proposer's own acceptor raises the fence.
+    FenceOnOne = "tx-fence-on-one",
+    /// An acceptor does not answer ballots that a fence shuts out.
+    FenceSilent = "tx-fence-silent",
+    /// A fence need not be raised by the promises of the ballot that relies on it.
+    FenceUnderAnyBallot = "tx-fence-under-any-ballot",
+    /// A forgotten register is recovered without the fences of its shard.
+    FenceNotRecovered = "tx-fence-not-recovered",
+    /// A command of an incarnation that was shut out is proposed under a later one.
+    ProposedByLaterIncarnation = "tx-proposed-by-later-incarnation",
     /// A proposer that is no replica counts itself for a silent one.
     OutsideCounts = "outside-counts",
     /// A version does not name its writer.

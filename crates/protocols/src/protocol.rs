@@ -40,6 +40,9 @@ pub trait Protocol: Sized + Send + 'static {
     /// of the shard may still be whole, but the guarantees of the lost fields no longer hold.
     fn on_meta_lost(&mut self, _cx: &mut Context<'_, Self>, _shard: Shard) {}
 
+    /// This node's ballots name this incarnation from now on, after [`Effects::fenced`].
+    fn renew(&mut self, _incarnation: Incarnation) {}
+
     /// Total order only: runs an emitted command, and answers it if it has a tag. Its register and
     /// shard are resident. Commands of one key come in the order of their emission.
     fn on_emit(&mut self, cx: &mut Context<'_, Self>, emit: Emit) {

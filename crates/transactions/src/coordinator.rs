@@ -356,7 +356,8 @@ impl Coordinator {
             let text = format!("ERR transaction too large (max {RECORD_LEN_MAX} bytes of changes)");
             return self.conclude(states, Reply::error(text), out);
         }
-        out.run_hidden(Purpose::Decide, self.record.clone(), record::decide(&record));
+        let decide = record::decide_own(&record, self.txid);
+        out.run_hidden(Purpose::Decide, self.record.clone(), decide);
         if mutation::is(Mutation::ReplyBeforeCommit) {
             self.answer(Outcome::Reply(reply.clone()), out);
         }

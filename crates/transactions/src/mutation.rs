@@ -6,6 +6,10 @@
 base::mutations! {
     /// T1. An aborted record is forgotten though its coordinator may still commit.
     ForgetAbortedEarly = "tx-forget-aborted-early",
+    /// T1. An aborted record of a silent coordinator is forgotten without a fence.
+    ForgetUnfenced = "tx-forget-unfenced",
+    /// T1. A commit may be proposed by a later incarnation than the transaction's.
+    CommitUnbound = "tx-commit-unbound",
     /// T1. A coordinator calls a transaction finished while it writes the commit.
     FinishedWhileDeciding = "tx-finished-while-deciding",
     /// T3. A transaction runs again after a commit of unknown outcome.

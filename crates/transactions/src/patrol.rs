@@ -94,6 +94,7 @@ impl Patrol {
         match cx.holder(self.txid) {
             Holder::Replaced => self.forget_aborted(out),
             Holder::Up => out.ask(self.txid),
+            Holder::Gone => return self.forget_fenced(out),
             Holder::Away => return true,
         }
         false
@@ -102,6 +103,15 @@ impl Patrol {
     fn forget_aborted(&self, out: &mut Out) {
         base::sometimes!("an aborted record that stayed is forgotten");
         out.run_hidden(Purpose::Forget, self.record.clone(), record::forget(&Record::Aborted));
+    }
+
+    /// Its coordinator may live, cut off from here: its incarnation is shut out. True if it cannot
+    /// be.
+    fn forget_fenced(&self, out: &mut Out) -> bool {
+        let Some(command) = record::forget_fenced(self.txid) else { return true };
+        base::sometimes!("the record of a silent coordinator is forgotten");
+        out.run_hidden(Purpose::Forget, self.record.clone(), command);
+        false
     }
 
     /// Its coordinator's word.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use types::limits::{ONCE_REPLY_LEN_MAX, ONCE_SESSION_LEN_MAX};
 use types::wire::{put_blob, put_varint};
 use types::{
-    Access, Applied, Change, Clock, Command, ExpiryChange, Hold, Key, Malformed, Once, Reader,
-    Reply, Settle, Shard, Then, TimeToLive, Txid, Update, View, Wire,
+    Access, Applied, Change, Clock, Command, ExpiryChange, Fence, Key, Malformed, Once, Reader,
+    Reply, Settle, Shard, TimeToLive, Txid, Under, Update, View, Wire,
 };
 
 use crate::mutation::{self, Mutation};
@@ -149,6 +149,24 @@ pub fn decide(record: &Record) -> Command {
     staying(Access::Update, body)
 }
 
+/// The same for the coordinator itself. A fence against its incarnation keeps it from being
+/// written. \[T1\]
+pub(crate) fn decide_own(record: &Record, txid: Txid) -> Command {
+    match mutation::is(Mutation::CommitUnbound) {
+        true => decide(record),
+        false => decide(record).only(Under::Incarnation(txid.incarnation)),
+    }
+}
+
+/// Forgets the aborted record of a coordinator that may live, and shuts its incarnation out. `None`
+/// for the last one that a node can have. \[T1\]
+pub(crate) fn forget_fenced(txid: Txid) -> Option<Command> {
+    let fence = Fence::against(txid.node, txid.incarnation)?;
+    let forget = forget(&Record::Aborted);
+    let is_bare = mutation::is(Mutation::ForgetUnfenced);
+    Some(if is_bare { forget } else { forget.only(Under::Fence(fence)) })
+}
+
 /// Forgets a record of this kind.
 #[must_use]
 pub fn forget(record: &Record) -> Command {
@@ -158,8 +176,7 @@ pub fn forget(record: &Record) -> Command {
 
 /// Only this node proposes it. So the node knows all proposals of a decision that it made.
 fn staying(access: Access, body: Vec<u8>) -> Command {
-    let hold = Hold { settle: None, then: Then::Run };
-    Command { hold: Some(Box::new(hold)), ..Command::new(access, body.into()) }
+    Command::new(access, body.into()).only(Under::Any)
 }
 
 /// The semantics of a hidden keyspace.

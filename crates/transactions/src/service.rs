@@ -23,6 +23,8 @@ pub enum Holder {
     Up,
     /// It is not connected.
     Away,
+    /// It has not been connected for minutes.
+    Gone,
     /// A later incarnation was seen.
     Replaced,
 }
@@ -150,6 +152,12 @@ impl Service {
             timers: BTreeSet::new(),
             computing: BTreeMap::new(),
         }
+    }
+
+    /// Transactions begin as this incarnation from now on: a fence shuts out those below. Registers
+    /// refuse the commits of former ones.
+    pub fn renew(&mut self, incarnation: Incarnation) {
+        self.incarnation = self.incarnation.max(incarnation);
     }
 
     /// Begins a transaction. Its answer is a [`Effect::Reply`] with this tag.

@@ -3,7 +3,7 @@
 use base::Millis;
 use bytes::Bytes;
 
-use crate::{Hold, Reply, Settle, Then};
+use crate::{Hold, Reply, Settle, Then, Under};
 
 /// How a command may touch the state of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,15 +55,15 @@ impl Command {
     /// The same, behind the end of a hold.
     #[must_use]
     pub fn after(self, settle: Settle) -> Command {
-        let then = self.hold.map_or(Then::Run, |hold| hold.then);
-        let hold = Some(Box::new(Hold { settle: Some(settle), then }));
+        let hold = self.hold.map_or_else(Hold::default, |hold| *hold);
+        let hold = Some(Box::new(Hold { settle: Some(settle), ..hold }));
         Command { access: Access::Update, hold, ..self }
     }
 
     /// A command without a body.
     #[must_use]
     pub fn holding(access: Access, then: Then) -> Command {
-        let hold = Hold { settle: None, then };
+        let hold = Hold { then, ..Hold::default() };
         Command { hold: Some(Box::new(hold)), ..Command::new(access, Bytes::new()) }
     }
 
@@ -77,6 +77,19 @@ impl Command {
     #[must_use]
     pub fn stays(&self) -> bool {
         self.once.is_some() || self.hold.is_some()
+    }
+
+    /// The same, and it is proposed only under these ballots. It stays at its node.
+    #[must_use]
+    pub fn only(self, under: Under) -> Command {
+        let hold = self.hold.map_or_else(Hold::default, |hold| *hold);
+        Command { hold: Some(Box::new(Hold { under, ..hold })), ..self }
+    }
+
+    /// The ballots under which it may be proposed.
+    #[must_use]
+    pub fn under_ballots(&self) -> Under {
+        self.hold.as_ref().map_or(Under::Any, |hold| hold.under)
     }
 
     /// The same, safe to repeat.

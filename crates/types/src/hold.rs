@@ -4,7 +4,7 @@ use base::Millis;
 use bytes::Bytes;
 
 use crate::wire::{Malformed, Reader, Wire, put_blob, put_varint};
-use crate::{Ballot, Change, ExpiryChange, NodeId, Once, Reply, TimeToLive, Txid};
+use crate::{Ballot, Change, ExpiryChange, NodeId, Once, Reply, TimeToLive, Txid, Under};
 
 /// Bytes of the key of a transaction's record, at most.
 pub const RECORD_KEY_LEN_MAX: usize = 64;
@@ -29,6 +29,7 @@ pub struct Hold {
     /// between.
     pub settle: Option<Settle>,
     pub then: Then,
+    pub under: Under,
 }
 
 impl Hold {

@@ -6,6 +6,7 @@
 pub mod command;
 pub mod explain;
 pub mod features;
+pub mod fence;
 pub mod hold;
 pub mod id;
 pub mod key;
@@ -21,6 +22,7 @@ pub mod wire;
 pub use command::{
     Access, Applied, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View,
 };
+pub use fence::{Fence, Under};
 pub use hold::{Absence, Found, Hold, Lock, Locked, Settle, Take, Then};
 pub use id::{AmnesiaCount, Database, Epoch, Incarnation, NodeId, SessionId, Tag, Ticket};
 pub use key::{Key, Shard};

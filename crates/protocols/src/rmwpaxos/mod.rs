@@ -36,6 +36,7 @@
 //! | `Accept` | `Accepted`, `Nack` | phase 2; a ballot numbers its proposals `(b,1)`, `(b,2)`, … |
 //! | `AcceptDelta` | `Accepted`, `Nack`, `NeedFull` | the same, as a change of the state before |
 //! | `PrepareAccept` | `Accepted`, `Nack`, `NeedFull` | both phases at once, of three members |
+//! | any with a ballot | `Fenced` | its incarnation is shut out: [`core::fencing`] |
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
 //! | `Chosen` | | a hint that a round is chosen, batched and late |
 //! | `Compare`, `Want` | `Compared`, `Repair` | range digests, compared in the background |
@@ -79,7 +80,7 @@ mod services;
 #[cfg(test)]
 mod tests;
 
-use types::{Key, Outcome, Shard, Tag};
+use types::{Incarnation, Key, Outcome, Shard, Tag};
 
 use crate::effects::{TimerId, Violation};
 use crate::protocol::{
@@ -188,6 +189,10 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
 
     fn on_meta_lost(&mut self, cx: &mut Context<'_, Self>, shard: Shard) {
         self.core.on_meta_lost(cx, shard);
+    }
+
+    fn renew(&mut self, incarnation: Incarnation) {
+        self.core.renew(incarnation);
     }
 
     fn look(register: &Register) -> bool {

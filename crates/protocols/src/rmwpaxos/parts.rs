@@ -82,7 +82,7 @@ impl Parts {
             anti_entropy: AntiEntropy::default(),
             detector: RollbackDetector::default(),
             forwarding: Forwarding::new(env.incarnation),
-            lingering: Lingering::default(),
+            lingering: Lingering::new(env.transient),
             lists: Lists::default(),
             explanations: Explanations::default(),
         }
@@ -134,6 +134,9 @@ impl Parts {
                 if self.recovery.on_slow_nack(core, cx, key, *tried) {
                     return true;
                 }
+            }
+            Message::Fenced { key, tried, .. } => {
+                self.recovery.on_slow_nack(core, cx, key, *tried);
             }
             Message::State { id, report, .. }
                 if self.explanations.on_report(core, cx, from.node, *id, report) =>
@@ -192,7 +195,8 @@ impl Parts {
                 self.forwarding.on_forwarded(core, cx, from, (&key, sequence), verdict);
             }
             Message::Recover { key, id } => self.recovery.on_recover(core, cx, from, (key, id)),
-            Message::Recovered { key, id, promised, report } => {
+            Message::Recovered { key, id, promised, report, fences } => {
+                core.take_fences(cx, key.shard(), &fences);
                 let parts = (core, &mut self.anti_entropy.ranges);
                 self.recovery.on_recovered(parts, cx, from, (&key, id), (promised, *report));
             }

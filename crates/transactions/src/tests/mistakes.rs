@@ -19,6 +19,8 @@ enum Catch {
 fn catch(mutation: Mutation) -> Catch {
     match mutation {
         Mutation::ForgetAbortedEarly => Catch::Schedule(schedules::late_commit_after_an_abort),
+        Mutation::ForgetUnfenced => Catch::Schedule(schedules::late_commit_of_one_taken_for_gone),
+        Mutation::CommitUnbound => Catch::Schedule(schedules::commit_of_a_former_incarnation),
         Mutation::FinishedWhileDeciding => Catch::Seeds(500),
         Mutation::AbortedIsLost => Catch::Schedule(schedules::abort_after_a_forgotten_commit),
         Mutation::UnknownIsAborted => Catch::Schedule(schedules::commit_of_unknown_outcome),
@@ -28,7 +30,7 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::WatchIgnored => Catch::Schedule(schedules::written_key_overtakes),
         Mutation::WatchAnyVersion => Catch::Schedule(schedules::lock_does_not_overtake),
         Mutation::SingleCollect => Catch::Schedule(schedules::commit_between_two_reads),
-        Mutation::PushLive => Catch::Seeds(500),
+        Mutation::PushLive => Catch::Seeds(3_000),
         Mutation::WaitForSilent => Catch::Schedule(schedules::silent_coordinator_is_pushed),
         Mutation::NoTieBreak => Catch::CalmSeeds(50),
         Mutation::PriorityLost => Catch::Schedule(schedules::priority_is_kept),

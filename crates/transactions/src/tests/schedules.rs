@@ -31,6 +31,47 @@ pub(super) fn late_commit_after_an_abort() {
     finish(world);
 }
 
+/// T1: another node aborts the transaction of a coordinator that it takes for gone, clears a lock
+/// and forgets the record. Then the coordinator commits late.
+pub(super) fn late_commit_of_one_taken_for_gone() {
+    let mut world = World::new(1, Faults::NONE);
+    world.begin(0, &[0, 1]);
+    world.deliver_one();
+    world.deliver_one();
+    world.pause(0);
+    world.take_for_gone(0, true);
+    world.begin_plain(1, 0);
+    world.run_for(300);
+    world.look_after_records(1);
+    world.deliver_all_of(1);
+    assert_eq!(world.records(), 0, "{}", world.trace());
+    world.take_for_gone(0, false);
+    world.resume(0);
+    world.deliver_all_of(0);
+    world.begin(0, &[0, 1]);
+    world.deliver_all_of(0);
+    assert_eq!(world.committed, 2, "{}", world.trace());
+    finish(world);
+}
+
+/// T1: the commit waits at its node while that takes another incarnation.
+pub(super) fn commit_of_a_former_incarnation() {
+    let mut world = World::new(1, Faults::NONE);
+    world.begin(0, &[0, 1]);
+    world.deliver_one();
+    world.deliver_one();
+    world.pause(0);
+    world.take_for_gone(0, true);
+    world.begin_plain(1, 0);
+    world.run_for(300);
+    world.look_after_records(1);
+    world.deliver_all_of(1);
+    world.take_for_gone(0, false);
+    world.renew(0);
+    world.resume(0);
+    finish(world);
+}
+
 /// T3: the commit is written unseen, settled and forgotten. The coordinator then finds its own
 /// abort: it must not run again.
 pub(super) fn abort_after_a_forgotten_commit() {
@@ -161,6 +202,8 @@ pub(super) fn priority_is_kept() {
 fn directed_schedules_hold() {
     for schedule in [
         late_commit_after_an_abort,
+        late_commit_of_one_taken_for_gone,
+        commit_of_a_former_incarnation,
         abort_after_a_forgotten_commit,
         commit_of_unknown_outcome,
         stray_lock_after_the_settle,

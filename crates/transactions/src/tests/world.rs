@@ -12,8 +12,8 @@ use bytes::Bytes;
 use checker::history::{ClientId, History, OpId};
 use checker::model::lists::{ListStep, Seen, Transaction as Steps};
 use types::{
-    Access, Change, Clock, Command, Database, ExpiryChange, Incarnation, Key, NodeId, Once,
-    Outcome, Reply, Tag, Txid,
+    Access, Change, Clock, Command, Database, ExpiryChange, Fence, Incarnation, Key, NodeId, Once,
+    Outcome, Refusal, Reply, Shard, Tag, Txid, Under,
 };
 
 use super::registers::Registers;
@@ -89,6 +89,12 @@ pub(super) struct World {
     pub(super) now: Nanos,
     services: Vec<Service>,
     incarnations: Vec<Incarnation>,
+    /// The incarnations that ballots name, once fences shut out the first one.
+    renewed: Vec<Incarnation>,
+    /// Nodes that the others take for gone.
+    gone: Vec<bool>,
+    /// By node and shard of the record, the lowest incarnation that is not shut out.
+    fences: BTreeMap<(NodeId, Shard), Incarnation>,
     paused_until: Vec<Nanos>,
     registers: Registers,
     requests: Vec<Request>,
@@ -156,6 +162,9 @@ impl World {
             faults,
             now: Nanos::from_secs(1),
             services: (0..NODES).map(service).collect(),
+            renewed: incarnations.clone(),
+            gone: vec![false; NODES],
+            fences: BTreeMap::new(),
             incarnations,
             paused_until: vec![Nanos::ZERO; NODES],
             registers: Registers::default(),
@@ -309,12 +318,13 @@ impl World {
 
     fn with(&mut self, node: usize, step: impl FnOnce(&mut Service, &mut Cx<'_>)) {
         let mut effects = Vec::new();
-        let incarnations = self.incarnations.clone();
-        let holder = move |node: NodeId, incarnation: Incarnation| {
-            if incarnations[usize::from(node.0) - 1] > incarnation {
-                Holder::Replaced
-            } else {
-                Holder::Up
+        let (incarnations, gone) = (self.incarnations.clone(), self.gone.clone());
+        let holder = move |other: NodeId, incarnation: Incarnation| {
+            let other = usize::from(other.0) - 1;
+            match incarnations[other] > incarnation {
+                true => Holder::Replaced,
+                false if gone[other] && other != node => Holder::Gone,
+                false => Holder::Up,
             }
         };
         let mut cx = Cx {
@@ -410,6 +420,7 @@ impl World {
                 self.paused_until[node] = self.now + Nanos::from_millis(span);
             }
             7 => self.find_records(node),
+            8 if self.faults.is_on && self.rng.chance(0.3) => self.gone[node] ^= true,
             _ => {
                 for _ in 0..self.rng.below(6) {
                     self.deliver_any();
@@ -477,7 +488,7 @@ impl World {
             self.requests.push(request);
             return self.pass(Nanos::from_millis(1));
         }
-        let outcome = self.registers.run(request.database, &request.key, &request.command);
+        let Some(outcome) = self.run_fenced(&request, lives) else { return };
         self.note(format!(
             "node {} {:?} {:?} -> {outcome:?}",
             request.node, request.key, request.command
@@ -488,6 +499,35 @@ impl World {
             }
             self.with(request.node, |service, cx| service.on_outcome(cx, request.token, outcome));
         }
+    }
+
+    /// Runs a request, unless its node is shut out. A live one takes another incarnation then.
+    fn run_fenced(&mut self, request: &Request, lives: bool) -> Option<Outcome> {
+        let Request { node, database, key, command, .. } = request;
+        let place = (NodeId(*node as u16 + 1), key.shard());
+        let fence = self.fences.get(&place).copied().unwrap_or_default();
+        if database.is_hidden() && lives && self.renewed[*node] < fence {
+            self.renew(*node);
+        }
+        match command.under_ballots() {
+            Under::Incarnation(it) if !lives && it < fence => return None,
+            Under::Incarnation(it) if lives && it != self.renewed[*node] => {
+                return Some(Outcome::Refused(Refusal::Conflict));
+            }
+            Under::Incarnation(_) | Under::Any => {}
+            Under::Fence(Fence { node, below }) => {
+                let fence = self.fences.entry((node, key.shard())).or_default();
+                *fence = below.max(*fence);
+            }
+        }
+        Some(self.registers.run(*database, key, command))
+    }
+
+    /// The node takes another incarnation.
+    pub(super) fn renew(&mut self, node: usize) {
+        self.note(format!("node {node} takes another incarnation"));
+        self.renewed[node].0 += 1;
+        self.services[node].renew(self.renewed[node]);
     }
 
     /// Commands of the node that wait for this key run.
@@ -531,7 +571,7 @@ impl World {
         let holder = usize::from(question.txid.node.0) - 1;
         match question.answer {
             None if self.is_paused(holder) => self.questions.push(question),
-            None if self.incarnations[holder] == question.txid.incarnation => {
+            None if self.incarnations[holder] <= question.txid.incarnation => {
                 let answer = self.services[holder].status(question.txid);
                 assert!(answer.is_some(), "it is this node's");
                 self.questions.push(Question { answer, ..question });
@@ -557,7 +597,8 @@ impl World {
     /// Restarts a node: its requests may still run.
     pub(super) fn crash(&mut self, node: usize) {
         self.note(format!("node {node} restarts"));
-        self.incarnations[node] = Incarnation(self.incarnations[node].0 + 1);
+        self.renewed[node].0 += 1;
+        self.incarnations[node] = self.renewed[node];
         self.services[node] = Service::new(NodeId(node as u16 + 1), self.incarnations[node], 0);
         self.paused_until[node] = Nanos::ZERO;
         for request in self.requests.iter_mut().filter(|request| request.node == node) {
@@ -608,6 +649,7 @@ impl World {
     /// Ends all faults and runs until no work is left. Then each key is read.
     pub(super) fn heal(&mut self) {
         self.faults = Faults::NONE;
+        self.gone = vec![false; NODES];
         self.paused_until = vec![Nanos::ZERO; NODES];
         self.run_dry();
         for node in 0..NODES {

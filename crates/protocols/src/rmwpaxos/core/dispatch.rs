@@ -40,8 +40,8 @@ impl Core {
     ) {
         match message {
             Message::Read { key, id, have } => self.on_read(cx, from, (key, id), have, hooks),
-            Message::Prepare { key, ballot, have } => {
-                self.on_prepare(cx, from, (key, ballot), have, hooks);
+            Message::Prepare { key, ballot, have, fence } => {
+                self.on_prepare(cx, from, (key, ballot, fence), have, hooks);
             }
             Message::Accept { key, round, chosen_k, state } => {
                 let payload = Payload::Whole(state);
@@ -64,6 +64,7 @@ impl Core {
             Message::Nack { key, tried, promised, recovering } => {
                 self.on_nack(cx, from, &key, (tried, promised), recovering);
             }
+            Message::Fenced { key, tried, below } => self.on_fenced(cx, from, &key, tried, below),
             _ => {}
         }
     }

@@ -4,6 +4,7 @@
 use types::{AmnesiaCount, Ballot, Key, Shard};
 
 use super::instance::Core;
+use crate::mutation::{self, Mutation};
 use crate::register_cache::CachedRegister;
 use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::record::fences::Fences;
@@ -35,6 +36,16 @@ impl Core {
         meta.saw(ballot);
         cx.metas.persist(shard);
         true
+    }
+
+    /// Takes the fences that another member reports beside a register of the shard.
+    pub(crate) fn take_fences(&mut self, cx: &mut Cx<'_>, shard: Shard, fences: &Fences) {
+        if !fences.is_empty()
+            && !mutation::is(Mutation::FenceNotRecovered)
+            && cx.metas.get_mut(shard).fences.merge(fences)
+        {
+            cx.metas.persist(shard);
+        }
     }
 
     /// Ends the loss of a shard. Every register that the others hold is recovered, and their floors

@@ -10,6 +10,7 @@ pub(crate) mod acceptor;
 pub(crate) mod ancestry;
 pub(crate) mod batch;
 pub(crate) mod dispatch;
+pub(crate) mod fencing;
 pub(crate) mod hooks;
 pub(crate) mod in_sync;
 pub(crate) mod instance;

@@ -67,6 +67,7 @@ impl Core {
             ballot,
             have: own.and_then(|own| own.state.clone().map(|state| (own.accepted, state))),
             promises: active.take_spare(),
+            fence: self.fence_of(active),
             prepared_at: self.step,
             refusals: Refusals::default(),
             ask_rest_at: None,
@@ -158,6 +159,7 @@ impl Core {
         let addressees = base.is_chosen.then(|| self.addressees(cx));
         let version = state.as_ref().map_or(base.version_floor, State::version);
         let two = PhaseTwo {
+            fence: one.fence,
             in_sync: in_sync::reporters(cx, &one.promises, base.round, addressees),
             base_decided: base.is_chosen,
             fresh_before: if base.is_chosen { one.prepared_at } else { Place(0) },
@@ -209,6 +211,16 @@ impl Core {
             && two.in_flight.len() < DEPTH
             && two.unproven.is_none()
         {
+            if self.lacks_fence(active) {
+                if !two.in_flight.is_empty() {
+                    return;
+                }
+                abandon_proposals(active);
+                self.prepare(cx, active, hooks);
+                continue;
+            }
+            self.end_shut_out(cx, active);
+            let Phase::Owner(two) = &active.phase else { return };
             if active.queue.is_empty() && two.carried.is_empty() {
                 return;
             }

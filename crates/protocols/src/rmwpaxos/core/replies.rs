@@ -2,9 +2,10 @@
 //! changes and lets every reply wait for them.
 
 use base::Nanos;
-use types::{Ballot, Key, NodeId, Round, Ticket};
+use types::{Ballot, Fence, Key, NodeId, Round, Ticket};
 
 use super::acceptor::{self, Accepted, Prepared, Proposal};
+use super::fencing::{self, Refused};
 use super::hooks::{Hooks, Notice};
 use super::instance::Core;
 use super::proposer;
@@ -75,7 +76,7 @@ impl Core {
         &mut self,
         cx: &mut Cx<'_>,
         from: Peer,
-        (key, ballot): (Key, Ballot),
+        (key, ballot, fence): (Key, Ballot, Option<Fence>),
         have: Round,
         hooks: &mut dyn Hooks,
     ) {
@@ -83,8 +84,8 @@ impl Core {
         if is_lost(cx, &key) {
             return nack(cx, from.node, key, ballot.round(0), Ballot::ZERO, true);
         }
-        match self.promise(cx, &key, ballot) {
-            Err(promised) => nack(cx, from.node, key, ballot.round(0), promised, false),
+        match self.promise(cx, &key, ballot, fence) {
+            Err(refused) => refuse(cx, from.node, key, ballot.round(0), refused),
             Ok(after) => {
                 let report = full_report(cx, from.node, (&key, have), hooks);
                 cx.fx.send(from.node, Message::Promise { key, ballot, report }, after);
@@ -92,22 +93,32 @@ impl Core {
         }
     }
 
-    /// Promises `ballot`. The promise may be sent once the ticket is durable. An error is the
-    /// higher promise that forbids it.
+    /// Raises the fence, if there is one, and promises `ballot`. The promise may be sent once the
+    /// ticket is durable: the fence is then, too.
     pub(crate) fn promise(
         &mut self,
         cx: &mut Cx<'_>,
         key: &Key,
         ballot: Ballot,
-    ) -> Result<Ticket, Ballot> {
+        fence: Option<Fence>,
+    ) -> Result<Ticket, Refused> {
+        if let Some(below) = fencing::shut_out(cx, key, ballot) {
+            return Err(Refused::ShutOut(below));
+        }
         let (epoch, durable) = (cx.replicas.epoch(), self.env.durable);
         let meta = cx.metas.get_mut(key.shard());
         let prepared = cx
             .cache
             .with(key, |register| acceptor::on_prepare(register, meta, epoch, ballot, durable));
         match prepared {
-            Prepared::Refused { promised } => Err(promised),
+            Prepared::Refused { promised } => {
+                fencing::refused(cx, key, fence);
+                Err(Refused::Promised(promised))
+            }
             Prepared::Promised { raised_ceiling } => {
+                if let Some(fence) = fence {
+                    self.raise(cx, key, fence, ballot);
+                }
                 if raised_ceiling && !mutation::is(Mutation::VolatilePromises) {
                     cx.metas.persist(key.shard());
                 }
@@ -126,15 +137,15 @@ impl Core {
         hooks: &mut dyn Hooks,
     ) {
         let Phase::Preparing(one) = &mut active.phase else { return };
-        let (me, key, ballot) = (self.env.me, &active.key, one.ballot);
+        let (me, key, ballot, fence) = (self.env.me, &active.key, one.ballot, one.fence);
         if !cx.replicas.set.has_me() {
             return;
         }
         if is_lost(cx, key) || !self.takes_short_ways() {
             return send::prepare(cx, key, one, me);
         }
-        match self.promise(cx, key, ballot) {
-            Err(promised) => nack(cx, me, key.clone(), ballot.round(0), promised, false),
+        match self.promise(cx, key, ballot, fence) {
+            Err(refused) => refuse(cx, me, key.clone(), ballot.round(0), refused),
             Ok(after) => {
                 let report = full_report(cx, me, (key, Round::NONE), hooks);
                 match cx.replicas.member(me) {
@@ -155,6 +166,9 @@ impl Core {
         let tried = proposal.round;
         if is_lost(cx, &key) {
             return nack(cx, from.node, key, tried, Ballot::ZERO, true);
+        }
+        if let Some(below) = fencing::shut_out(cx, &key, tried.ballot()) {
+            return refuse(cx, from.node, key, tried, Refused::ShutOut(below));
         }
         match self.accept(cx, &key, proposal) {
             Accepted::Refused { promised } => nack(cx, from.node, key, tried, promised, false),
@@ -180,6 +194,9 @@ impl Core {
             return send::accept(cx, key, two, two.in_flight.len() - 1, me);
         }
         let round = two.round(newest.k);
+        if let Some(below) = fencing::shut_out(cx, key, two.ballot) {
+            return refuse(cx, me, key.clone(), round, Refused::ShutOut(below));
+        }
         let payload = Payload::Whole(newest.state.clone());
         let proposal = Proposal { round, chosen_k: two.chosen_k, payload };
         match self.accept(cx, key, proposal) {
@@ -297,6 +314,19 @@ pub(crate) fn nack(
     recovering: bool,
 ) {
     cx.fx.send_now(to, Message::Nack { key, tried, promised, recovering });
+}
+
+/// Answers a refused proposer.
+pub(crate) fn refuse(cx: &mut Cx<'_>, to: NodeId, key: Key, tried: Round, refused: Refused) {
+    match refused {
+        Refused::Promised(promised) => nack(cx, to, key, tried, promised, false),
+        Refused::ShutOut(_) if mutation::is(Mutation::FenceSilent) => {}
+        Refused::ShutOut(below) => {
+            base::sometimes!("a fence shuts out a proposal");
+            let after = cx.metas.ticket(key.shard());
+            cx.fx.send(to, Message::Fenced { key, tried, below }, after);
+        }
+    }
 }
 
 /// Notes that a register keeps accepting another node's proposals: a hint for forwarding.

@@ -11,7 +11,8 @@ pub(super) fn prepare(cx: &mut Cx<'_>, key: &Key, one: &PhaseOne, to: NodeId) {
         Some((round, _)) if to != cx.replicas.me() => *round,
         _ => Round::NONE,
     };
-    cx.fx.send_now(to, Message::Prepare { key: key.clone(), ballot: one.ballot, have });
+    let (key, ballot, fence) = (key.clone(), one.ballot, one.fence);
+    cx.fx.send_now(to, Message::Prepare { key, ballot, have, fence });
 }
 
 pub(crate) fn accept(cx: &mut Cx<'_>, key: &Key, two: &PhaseTwo, index: usize, to: NodeId) {

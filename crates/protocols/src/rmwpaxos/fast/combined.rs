@@ -27,7 +27,7 @@ use crate::rmwpaxos::context::{Cx, gate, held, is_lost};
 use crate::rmwpaxos::core::acceptor::{Proposal, effective_promise};
 use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::core::proposer;
-use crate::rmwpaxos::core::replies::nack;
+use crate::rmwpaxos::core::replies::refuse;
 use crate::rmwpaxos::core::retry;
 use crate::rmwpaxos::fast::delta::Deltas;
 use crate::rmwpaxos::message::{Message, Payload};
@@ -76,7 +76,7 @@ impl Combined {
         let Phase::Owner(two) = &mut active.phase else { return false };
         let fitting = batch.state.take().and_then(|state| payload(deltas, &two.tip, state));
         let promised = fitting
-            .and_then(|fitting| Some((fitting, core.promise(cx, &active.key, ballot).ok()?)));
+            .and_then(|fitting| Some((fitting, core.promise(cx, &active.key, ballot, None).ok()?)));
         let Some(((state, payload), after)) = promised else {
             active.leave();
             active.put_back(batch.operations);
@@ -230,15 +230,16 @@ pub(crate) fn on_prepare_accept(
     if is_refused || is_won || is_lost(cx, &key) {
         return core.on_accept(cx, from, key, Proposal { round, chosen_k: 0, payload });
     }
-    match core.promise(cx, &key, ballot) {
-        Err(promised) => nack(cx, from.node, key, round, promised, false),
+    match core.promise(cx, &key, ballot, None) {
+        Err(refused) => refuse(cx, from.node, key, round, refused),
         Ok(after) => cx.fx.send(from.node, Message::NeedFull { key, round }, after),
     }
 }
 
 /// The proposer's promise of its own ballot counts here.
 fn has_promised(cx: &Cx<'_>, from: Peer, ballot: Ballot) -> bool {
-    let is_proposer = from.node == ballot.node() && from.incarnation == ballot.incarnation();
+    // Its ballots may name a later incarnation than its links do.
+    let is_proposer = from.node == ballot.node() && from.incarnation <= ballot.incarnation();
     // It may have waited here for its register to be read while the amnesia became known.
     let is_current =
         cx.replicas.member(from.node).is_some_and(|member| from.amnesia >= member.amnesia)
@@ -276,7 +277,10 @@ fn may_combine(core: &Core, cx: &Cx<'_>, active: &Active) -> bool {
     let is_plain = |operation: &Operation| {
         let is_asked = matches!(operation.source, Source::Client(_) | Source::Forwarded { .. });
         // A long command would often run in vain.
-        is_asked && operation.attempts.is_empty() && operation.command.body.len() <= STATE_LEN_MAX
+        is_asked
+            && operation.attempts.is_empty()
+            && operation.command.body.len() <= STATE_LEN_MAX
+            && core.may_propose_now(operation)
     };
     let waits = |operation: &Operation| !operation.command.is_about_locks();
     let is_locked = |state: &State| state.has_lock() && active.queue.iter().any(waits);

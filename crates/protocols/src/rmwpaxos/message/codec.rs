@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use types::wire::put_varint;
-use types::{AmnesiaCount, Ballot, Key, Malformed, Reader, Round, Shard, Wire};
+use types::{AmnesiaCount, Ballot, Fence, Incarnation, Key, Malformed, Reader, Round, Shard, Wire};
 
 use super::delta::Delta;
 use super::kind;
@@ -11,6 +11,7 @@ use super::messages::Message;
 use super::parts::{
     BUCKETS, Forward, Held, LISTING_KEYS_MAX, Listing, Payload, Report, Verdict, flag, proposal,
 };
+use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::record::state::State;
 
 impl Wire for Message {
@@ -30,10 +31,11 @@ impl Wire for Message {
                 put_varint(out, *id);
                 report.encode(out);
             }
-            Message::Prepare { key, ballot, have } => {
-                head(kind::PREPARE, key);
+            Message::Prepare { key, ballot, have, fence } => {
+                head(if fence.is_some() { kind::PREPARE_FENCE } else { kind::PREPARE }, key);
                 ballot.encode(out);
                 have.encode(out);
+                fence.iter().for_each(|fence| fence.encode(out));
             }
             Message::Promise { key, ballot, report } => {
                 head(kind::PROMISE, key);
@@ -80,6 +82,11 @@ impl Wire for Message {
                 promised.encode(out);
                 out.push(u8::from(*recovering));
             }
+            Message::Fenced { key, tried, below } => {
+                head(kind::FENCED, key);
+                tried.encode(out);
+                put_varint(out, u64::from(below.0));
+            }
             Message::Repair { key, round, state } => {
                 head(kind::REPAIR, key);
                 round.encode(out);
@@ -106,10 +113,14 @@ impl Wire for Message {
                 head(kind::RECOVER, key);
                 put_varint(out, *id);
             }
-            Message::Recovered { key, id, promised, report } => {
-                head(kind::RECOVERED, key);
+            Message::Recovered { key, id, promised, report, fences } => {
+                let has_fences = !fences.is_empty();
+                head(if has_fences { kind::RECOVERED_FENCES } else { kind::RECOVERED }, key);
                 put_varint(out, *id);
                 promised.encode(out);
+                if has_fences {
+                    fences.encode(out);
+                }
                 report.encode(out);
             }
             Message::List { shard, id, from_hash, limit } => {
@@ -182,11 +193,12 @@ impl Wire for Message {
             kind::STATE => {
                 Message::State { key, id: reader.varint()?, report: Report::decode(reader)? }
             }
-            kind::PREPARE => Message::Prepare {
-                key,
-                ballot: Ballot::decode(reader)?,
-                have: Round::decode(reader)?,
-            },
+            kind::PREPARE | kind::PREPARE_FENCE => {
+                let (ballot, have) = (Ballot::decode(reader)?, Round::decode(reader)?);
+                let has_fence = kind == kind::PREPARE_FENCE;
+                let fence = if has_fence { Some(Fence::decode(reader)?) } else { None };
+                Message::Prepare { key, ballot, have, fence }
+            }
             kind::PROMISE => Message::Promise {
                 key,
                 ballot: Ballot::decode(reader)?,
@@ -224,6 +236,14 @@ impl Wire for Message {
                 promised: Ballot::decode(reader)?,
                 recovering: flag(reader)?,
             },
+            kind::FENCED => {
+                let tried = Round::decode(reader)?;
+                let below = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
+                if below > Incarnation::MAX.0 {
+                    return Err(Malformed);
+                }
+                Message::Fenced { key, tried, below: Incarnation(below) }
+            }
             kind::REPAIR => {
                 Message::Repair { key, round: proposal(reader)?, state: State::decode(reader)? }
             }
@@ -243,12 +263,15 @@ impl Wire for Message {
                 verdict: Verdict::decode(reader)?,
             },
             kind::RECOVER => Message::Recover { key, id: reader.varint()? },
-            kind::RECOVERED => Message::Recovered {
-                key,
-                id: reader.varint()?,
-                promised: Ballot::decode(reader)?,
-                report: Box::new(Report::decode(reader)?),
-            },
+            kind::RECOVERED | kind::RECOVERED_FENCES => {
+                let (id, promised) = (reader.varint()?, Ballot::decode(reader)?);
+                let fences = match kind {
+                    kind::RECOVERED => Fences::default(),
+                    _ => Fences::decode(reader)?,
+                };
+                let report = Box::new(Report::decode(reader)?);
+                Message::Recovered { key, id, promised, report, fences }
+            }
             _ => return Err(Malformed),
         })
     }

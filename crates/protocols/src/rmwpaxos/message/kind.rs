@@ -25,3 +25,6 @@ pub(crate) const PREPARE_ACCEPT: u8 = 22;
 pub(crate) const PREPARE_ACCEPT_DELTA: u8 = 23;
 pub(crate) const OLDER: u8 = 24;
 pub(crate) const OLDER_FLOOR: u8 = 25;
+pub(crate) const PREPARE_FENCE: u8 = 26;
+pub(crate) const FENCED: u8 = 27;
+pub(crate) const RECOVERED_FENCES: u8 = 28;

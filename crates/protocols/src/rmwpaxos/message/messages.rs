@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use types::{AmnesiaCount, Ballot, Key, NodeId, Reader, Round, Shard, Wire};
+use types::{AmnesiaCount, Ballot, Fence, Incarnation, Key, NodeId, Reader, Round, Shard, Wire};
 
 use super::delta::Delta;
 use super::kind;
 use super::parts::{Digests, Forward, Held, Listing, Payload, Report, Verdict};
 use crate::protocol::{Message as ProtocolMessage, Touches};
+use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::record::state::State;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,8 +17,8 @@ pub enum Message {
     Read { key: Key, id: u64, have: Round },
     /// Answers `Read`.
     State { key: Key, id: u64, report: Report },
-    /// Phase 1.
-    Prepare { key: Key, ballot: Ballot, have: Round },
+    /// Phase 1. `fence`: an acceptor that promises the ballot raises it first.
+    Prepare { key: Key, ballot: Ballot, have: Round, fence: Option<Fence> },
     /// Answers `Prepare`: this acceptor will accept no proposal below `ballot`.
     Promise { key: Key, ballot: Ballot, report: Report },
     /// Phase 2. `chosen_k`: proposals of this ballot up to it are chosen.
@@ -36,6 +37,8 @@ pub enum Message {
     /// Answers a `Prepare` (`tried.k() == 0`) or a proposal that came too late. A hint, never
     /// evidence.
     Nack { key: Key, tried: Round, promised: Ballot, recovering: bool },
+    /// Answers like `Nack`: a fence shuts out the ballot's incarnation, and all below this one.
+    Fenced { key: Key, tried: Round, below: Incarnation },
     /// A late delivery of an accept, by any node that knows it. Only a refusal is answered, by
     /// `Nack`.
     Repair { key: Key, round: Round, state: State },
@@ -50,8 +53,8 @@ pub enum Message {
     Forwarded { key: Key, sequence: u64, verdict: Verdict },
     /// Asks another acceptor for its state of a register that was forgotten here. [spec 8.4]
     Recover { key: Key, id: u64 },
-    /// Answers `Recover`.
-    Recovered { key: Key, id: u64, promised: Ballot, report: Box<Report> },
+    /// Answers `Recover`, with the fences of the shard.
+    Recovered { key: Key, id: u64, promised: Ballot, report: Box<Report>, fences: Fences },
     /// Asks which registers of a shard exist.
     List { shard: Shard, id: u64, from_hash: u64, limit: u32 },
     /// Answers `List`, with the floors read no earlier than the listing. [corrections B11]
@@ -121,6 +124,7 @@ impl Message {
             | Message::NeedFull { key, .. }
             | Message::Accepted { key, .. }
             | Message::Nack { key, .. }
+            | Message::Fenced { key, .. }
             | Message::Repair { key, .. }
             | Message::Remove { key, .. }
             | Message::Chosen { key, .. }
@@ -153,6 +157,7 @@ impl Message {
                 | Message::AcceptDelta { .. }
                 | Message::Accepted { .. }
                 | Message::Nack { .. }
+                | Message::Fenced { .. }
                 | Message::Repair { .. }
                 | Message::Chosen { .. }
                 | Message::Remove { .. }
@@ -182,6 +187,7 @@ impl Message {
             | Message::Promise { .. }
             | Message::Accepted { .. }
             | Message::Nack { .. }
+            | Message::Fenced { .. }
             | Message::NeedFull { .. }
             | Message::Forward { .. }
             | Message::Forwarded { .. }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use base::{Millis, Nanos};
 use smallvec::SmallVec;
 use types::limits::MEMBERS_MAX;
-use types::{AmnesiaCount, Ballot, Key, Lock, Round, SessionId};
+use types::{AmnesiaCount, Ballot, Fence, Key, Lock, Round, SessionId};
 
 use crate::peers::Member;
 use crate::quorum::{Acks, Tally};
@@ -41,6 +41,8 @@ pub struct PhaseOne {
     /// The own acceptor's round and state when the others were asked.
     pub have: Option<(Round, State)>,
     pub promises: Reports,
+    /// Acceptors that promise raise it first.
+    pub fence: Option<Fence>,
     pub prepared_at: Place,
     pub refusals: Refusals,
     /// Only as many members as phase 1 needs are asked until then; `None`: all were.
@@ -55,6 +57,8 @@ pub struct PhaseOne {
 #[derive(Debug)]
 pub struct PhaseTwo {
     pub ballot: Ballot,
+    /// The promises of a majority raised it.
+    pub fence: Option<Fence>,
     /// Last proposal made under it; 0 for none.
     pub k: u32,
     /// Last proposal of it that is chosen.
@@ -437,6 +441,7 @@ impl PhaseTwo {
     pub fn new(ballot: Ballot, tip: Tip) -> PhaseTwo {
         PhaseTwo {
             ballot,
+            fence: None,
             k: 0,
             chosen_k: 0,
             tip,

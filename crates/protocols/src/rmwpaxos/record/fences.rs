@@ -1,6 +1,6 @@
 //! Fences of a shard: incarnations whose messages about transactions it accepts no more.
 //!
-//! Absence of a fence costs one byte. Only transactions will raise them.
+//! Absence of a fence costs one byte. [`crate::rmwpaxos::core::fencing`] has the rules.
 
 use types::limits::MEMBERS_MAX;
 use types::{Incarnation, Malformed, NodeId, Reader, Wire};
@@ -16,6 +16,12 @@ impl Fences {
     pub fn of(&self, node: NodeId) -> Incarnation {
         let found = self.0.binary_search_by_key(&node, |fence| fence.0);
         found.map_or(Incarnation(0), |at| self.0[at].1)
+    }
+
+    /// Almost always true.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// True if the fence was lower.

@@ -25,6 +25,8 @@ const AGAIN_AFTER: Nanos = Nanos::from_secs(5);
 /// A register that still lingers then is left to the next walk. No quorum may know its lock: then
 /// no look changes it.
 const GIVE_UP_AFTER: Nanos = Nanos::from_secs(60);
+/// The same for records: by then a coordinator that stays silent is shut out.
+const RECORD_GIVE_UP_AFTER: Nanos = Nanos::from_secs(300);
 /// Registers noted at a time. Walks find the others later.
 const NOTED_MAX: usize = 65_536;
 /// Registers told per timer.
@@ -42,16 +44,23 @@ struct Noted {
 pub(crate) struct Lingering {
     noted: BTreeMap<Key, Noted>,
     armed: Option<Nanos>,
+    /// All registers are records.
+    transient: bool,
 }
 
 impl Lingering {
+    pub(crate) fn new(transient: bool) -> Lingering {
+        Lingering { transient, ..Lingering::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.noted.is_empty()
     }
 
     pub(crate) fn note(&mut self, cx: &mut Cx<'_>, key: &Key) {
         if self.noted.len() < NOTED_MAX && !self.noted.contains_key(key) {
-            let noted = Noted { at: cx.now + AFTER, until: cx.now + GIVE_UP_AFTER };
+            let patience = if self.transient { RECORD_GIVE_UP_AFTER } else { GIVE_UP_AFTER };
+            let noted = Noted { at: cx.now + AFTER, until: cx.now + patience };
             self.noted.insert(key.clone(), noted);
             self.arm(cx);
         }

@@ -10,6 +10,7 @@ mod converge;
 mod deltas;
 mod double_collect;
 mod explore;
+mod fences;
 mod lingering;
 mod listings;
 mod locks;

@@ -3,8 +3,8 @@
 
 use super::explore::{explore, explore_deltas, explore_listings};
 use super::{
-    combined, contention, converge, deltas, memory, once, presence_conflict, removal, repair,
-    rollback_detector, schedules,
+    combined, contention, converge, deltas, fences, memory, once, presence_conflict, removal,
+    repair, rollback_detector, schedules,
 };
 use crate::mutation::{self, Mutation};
 
@@ -101,6 +101,15 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::OnceCollected => Catch::Schedule(once::a_repeat_after_a_while),
         Mutation::OnceDroppedByOne => Catch::Schedule(once::a_clock_that_jumps),
         Mutation::OnceFromUndecided => Catch::Schedule(once::a_repeat_of_an_undecided_command),
+        Mutation::FenceNotDurable => Catch::Schedule(fences::a_fence_that_is_not_durable),
+        Mutation::FenceApart => Catch::Schedule(fences::a_fence_apart_from_its_ballot),
+        Mutation::FenceOnOne | Mutation::FenceUnderAnyBallot => {
+            Catch::Schedule(fences::a_tombstone_without_its_fence)
+        }
+        Mutation::FenceSilent | Mutation::ProposedByLaterIncarnation => {
+            Catch::Schedule(fences::a_live_process_that_was_shut_out)
+        }
+        Mutation::FenceNotRecovered => Catch::Schedule(fences::a_fence_that_an_acceptor_forgot),
         // Rules of other protocols, which extend the list themselves.
         _ => Catch::Elsewhere,
     }

@@ -33,6 +33,7 @@ pub(super) enum Kind {
     Recovered,
     List,
     Listed,
+    Fenced,
     Other,
 }
 
@@ -62,6 +63,7 @@ impl Envelope {
             | Message::Older { .. }
             | Message::OlderFloor { .. } => Kind::Compare,
             Message::Repair { .. } => Kind::Repair,
+            Message::Fenced { .. } => Kind::Fenced,
             Message::Nack { .. } | Message::Touch { .. } => Kind::Other,
         }
     }

@@ -130,6 +130,10 @@ impl Update for Strings {
             (b'c', Some(value)) if value == &body[2..] => put(vec![body[1]], None),
             (b'n' | b'c', _) => refused(),
             (b'x', _) => put(vec![body[1]], Some(body[2])),
+            (b'q', Some(value)) if value == &body[1..] => {
+                Applied { change: Change::Delete, reply: Reply::Integer(1) }
+            }
+            (b'q', _) => refused(),
             (b'd', Some(_)) => Applied { change: Change::Delete, reply: Reply::Integer(1) },
             (b'd', None) => Applied::unchanged(Reply::Integer(0)),
             other => panic!("{other:?} is no command of these tests"),

@@ -110,6 +110,8 @@ pub(super) struct World {
     holds: BTreeMap<Tag, Option<Outcome>>,
     /// Locks that commands wait for, by their nodes.
     pub locked: Vec<(usize, Lock)>,
+    /// By node, the incarnation below which a fence shut it out.
+    pub fenced: BTreeMap<usize, Incarnation>,
     /// The node, and the start of its process, that must answer.
     asked_at: BTreeMap<Tag, (usize, Incarnation)>,
     histories: BTreeMap<Key, History<KvInput, KvOutput>>,
@@ -159,6 +161,7 @@ impl World {
             listings: BTreeMap::new(),
             holds: BTreeMap::new(),
             locked: Vec::new(),
+            fenced: BTreeMap::new(),
             asked_at: BTreeMap::new(),
             histories: BTreeMap::new(),
             repeated: BTreeMap::new(),
@@ -353,6 +356,9 @@ impl World {
             self.fault.get_or_insert(violation.0);
         }
         self.locked.extend(fx.locked.into_iter().map(|(_, lock)| (index, lock)));
+        if let Some(below) = fx.fenced {
+            self.fenced.insert(index, below);
+        }
         for (timer, at) in fx.timers {
             node.timers.insert((at, timer));
         }

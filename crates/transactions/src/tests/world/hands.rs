@@ -67,7 +67,7 @@ impl World {
             let is_void = request.base.is_some_and(|it| it != self.registers.version(&place));
             if mask >> number & 1 == 1 && !is_void {
                 self.note(format!("late: {:?} {:?}", request.key, request.command));
-                self.registers.run(request.database, &request.key, &request.command);
+                self.run_fenced(&request, false);
             }
         }
     }
@@ -85,6 +85,17 @@ impl World {
             _ => None,
         });
         takes.collect()
+    }
+
+    /// The others believe, or no longer, that the node is gone for good.
+    pub(in super::super) fn take_for_gone(&mut self, node: usize, is_gone: bool) {
+        self.gone[node] = is_gone;
+    }
+
+    /// Records that are not forgotten.
+    pub(in super::super) fn records(&self) -> usize {
+        let all = self.registers.all.iter();
+        all.filter(|((database, _), it)| database.is_hidden() && it.value.is_some()).count()
     }
 
     /// This node looks after all records.

@@ -196,8 +196,9 @@ impl Recovery {
         let report = Box::new(report_of(cx, &key, Round::NONE));
         let meta = cx.metas.get(key.shard());
         let promised = acceptor::effective_promise(held(cx, &key), meta, cx.replicas.epoch());
+        let fences = meta.fences.clone();
         let after = cx.cache.ticket(&key).max(cx.metas.ticket(key.shard()));
-        cx.fx.send(from.node, Message::Recovered { key, id, promised, report }, after);
+        cx.fx.send(from.node, Message::Recovered { key, id, promised, report, fences }, after);
     }
 
     pub(crate) fn on_recovered(
@@ -335,7 +336,8 @@ impl Recovery {
         recovery.proposals += 1;
         let others: Vec<_> = cx.replicas.others().collect();
         for node in others {
-            let message = Message::Prepare { key: key.clone(), ballot, have: Round::NONE };
+            let (key, have) = (key.clone(), Round::NONE);
+            let message = Message::Prepare { key, ballot, have, fence: None };
             cx.fx.send_now(node, message);
         }
     }
