@@ -17,7 +17,9 @@ use smallvec::SmallVec;
 use storage::{Load, Place};
 use transactions::RecordUpdate;
 use types::key::SHARDS;
-use types::{Access, Database, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticket, Wire};
+use types::{
+    Access, Database, Incarnation, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticket, Wire,
+};
 
 use crate::frame_payload::RawMessage;
 use crate::status::DatabaseFigures;
@@ -88,6 +90,8 @@ pub(crate) trait Engine: Send {
     /// count is raised.
     fn on_forgotten(&mut self, shared: &mut WorkerState, shard: Shard);
     fn on_amnesia_raised(&mut self, shared: &mut WorkerState);
+    /// Ballots name this incarnation from now on.
+    fn renew(&mut self, incarnation: Incarnation);
     /// Drops messages that wait for storage, after the amnesia count was raised. They were made
     /// under the old amnesia count and would carry the new one. The network may lose messages, so
     /// protocols tolerate it.
@@ -527,6 +531,10 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn on_amnesia_raised(&mut self, shared: &mut WorkerState) {
         self.reveal_amnesia(shared);
+    }
+
+    fn renew(&mut self, incarnation: Incarnation) {
+        self.protocol.renew(incarnation);
     }
 
     fn drop_queued_sends(&mut self) {

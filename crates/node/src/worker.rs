@@ -16,6 +16,7 @@ pub(crate) mod outbox;
 pub(crate) mod register_cache;
 pub(crate) mod scans;
 mod scrub;
+pub(crate) mod silence;
 mod stats;
 pub(crate) mod timers;
 pub(crate) mod transactions;
@@ -47,6 +48,7 @@ use engines::Engines;
 use outbox::Outbox;
 pub use scrub::ScrubConfig;
 use scrub::Scrubber;
+use silence::Silence;
 use timers::Timers;
 use worker_state::{StoreState, WorkerCounters, WorkerState};
 
@@ -136,6 +138,8 @@ pub enum Input {
     /// This node's amnesia count was durably raised, as asked for by [`Outputs::raise_amnesia`].
     /// Told to all workers of the node.
     Amnesia { amnesia: AmnesiaCount },
+    /// This incarnation of the node is durably its own, as asked for by [`Outputs::renew`].
+    Renewed { incarnation: Incarnation },
 }
 
 /// Requests and results of a worker. [`Worker::turn`] appends; the caller takes out.
@@ -157,6 +161,9 @@ pub struct Outputs {
     /// Registers were found forgotten. Raise the amnesia count durably by one, then pass it to all
     /// workers in [`Input::Amnesia`]. Until then this worker sends no message and no reply.
     pub raise_amnesia: bool,
+    /// Other nodes shut out this node's transactions below this incarnation. Durably take one that
+    /// is not below, and bring [`Input::Renewed`]. Links keep naming the first one of the process.
+    pub renew: Option<Incarnation>,
     /// Have the node's [`Keeper`](crate::uptime::Keeper) check, and turn all workers once it has
     /// saved. A worker may hold its messages and replies until then.
     pub uptimes_changed: bool,
@@ -458,6 +465,8 @@ fn shared(
     let replicas = config.replicas.unwrap_or(config.members.len());
     let sets = ReplicaSets::spread(EPOCH, config.me, &config.members, replicas);
     WorkerState {
+        silence: Silence::new(&peers, now),
+        fenced: None,
         index: config.index,
         workers: config.workers,
         now,

@@ -157,6 +157,8 @@ struct SimProcess {
 struct SimNode {
     id: NodeId,
     incarnation: Incarnation,
+    /// The last one that is durably its own. Links keep naming the first one of the process.
+    renewed: Incarnation,
     amnesia: AmnesiaCount,
     /// The countdown clocks saved in the identity.
     uptimes: Vec<SavedClock>,
@@ -221,6 +223,7 @@ impl World {
             .map(|index| SimNode {
                 id: node_id(index),
                 incarnation: Incarnation(0),
+                renewed: Incarnation(0),
                 amnesia: AmnesiaCount(1),
                 uptimes: Vec::new(),
                 clock: config.clocks[index].clone(),

@@ -182,6 +182,16 @@ impl DataDir {
         Ok(self.known().amnesia)
     }
 
+    /// Durably raises the incarnation while the node runs.
+    ///
+    /// # Errors
+    /// `Exhausted`, `Full`, `Io`.
+    pub fn raise_incarnation(&mut self) -> Result<Incarnation, DataDirError> {
+        let next = self.known().clone().next_incarnation();
+        self.save(next.ok_or(DataDirError::Exhausted(self.node))?)?;
+        Ok(self.known().incarnation)
+    }
+
     /// Durably joins `cluster` as a node that lost its memory: with counters above any that a
     /// former self of it can have used, and never counting as new until an update says that it has
     /// formed.

@@ -27,7 +27,7 @@ use protocols::Stats;
 use storage::data_dir::{DataDir, DataDirError};
 use transport::{Acceptor, Network};
 use types::limits::ONCE_TIMEOUT_MAX;
-use types::{AmnesiaCount, NodeId, Positions, Update, Wire};
+use types::{AmnesiaCount, Incarnation, NodeId, Positions, Update, Wire};
 
 use full_disk::{FullDisk, IdentityWrite};
 use links::Conn;
@@ -343,6 +343,7 @@ impl Control {
             // The next iteration checks them.
             ControlMail::UptimesChanged => Ok(()),
             ControlMail::RaiseAmnesia { worker, at } => self.raise_amnesia(worker, at),
+            ControlMail::Renew { worker, below } => self.renew(worker, below),
             ControlMail::Slow { event_loop, peer, is_slow } => {
                 self.report_slow(event_loop, peer, is_slow);
                 Ok(())
@@ -365,6 +366,29 @@ impl Control {
         self.formation.raise_amnesia(amnesia, &mut effects);
         self.carry_out(effects)?;
         self.node_status.workers.iter().for_each(|mailbox| mailbox.send(Mail::Amnesia(amnesia)));
+        Ok(())
+    }
+
+    /// Takes an incarnation that no fence shuts out. Links keep naming the first one, so to the
+    /// others this is the same process.
+    fn renew(&mut self, worker: usize, below: Incarnation) -> Result<(), String> {
+        let mut current = self.dir.identity().map_or(below, |identity| identity.incarnation);
+        if current < below {
+            current = match self.dir.raise_incarnation() {
+                Ok(incarnation) => incarnation,
+                // The worker asks again.
+                Err(DataDirError::Full(_)) => return Ok(()),
+                Err(error) => return Err(error.to_string()),
+            };
+            event!(
+                self.node_status,
+                WARN,
+                "transactions",
+                "the others took this node for gone: its transactions in progress end",
+                incarnation = current.0
+            );
+        }
+        self.node_status.workers[worker].send(Mail::Renewed(current));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use base::Nanos;
 use mio::net::TcpStream;
 use mio::{Registry, Token, Waker};
 use transport::{Connection, Hello, Pipe, Reset};
-use types::{AmnesiaCount, NodeId, Outcome, Tag};
+use types::{AmnesiaCount, Incarnation, NodeId, Outcome, Tag};
 
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Wake};
 use crate::session::Client;
@@ -32,6 +32,8 @@ pub(crate) enum Mail {
     DropLinks,
     /// This node's amnesia count was durably raised.
     Amnesia(AmnesiaCount),
+    /// This incarnation is durably this node's own.
+    Renewed(Incarnation),
     /// An authenticated peer opened a new connection.
     Begin { worker: Box<Worker>, first: Vec<Input> },
 }
@@ -56,6 +58,8 @@ pub(crate) enum ControlMail {
     UptimesChanged,
     /// A worker found registers forgotten while its messages carried `at`.
     RaiseAmnesia { worker: usize, at: AmnesiaCount },
+    /// A worker's transactions are shut out below this incarnation.
+    Renew { worker: usize, below: Incarnation },
     /// A peer has become slow at the links of this loop's workers, or is so no longer.
     Slow { event_loop: usize, peer: NodeId, is_slow: bool },
 }

@@ -463,6 +463,7 @@ impl WorkerThread {
             Mail::Link(link) => self.peers.add(registry, *link, &mut routes),
             Mail::DropLinks => self.peers.drop_all(registry, &mut self.inputs),
             Mail::Amnesia(amnesia) => self.inputs.push(Input::Amnesia { amnesia }),
+            Mail::Renewed(incarnation) => self.inputs.push(Input::Renewed { incarnation }),
             Mail::Begin { worker, first } => {
                 self.worker = Some(worker);
                 // Its stores may have completed operations without a wake-up.
@@ -510,6 +511,9 @@ impl WorkerThread {
             self.node_status
                 .control
                 .send(ControlMail::RaiseAmnesia { worker: self.index, at: me.amnesia });
+        }
+        if let Some(below) = self.outputs.renew.take() {
+            self.node_status.control.send(ControlMail::Renew { worker: self.index, below });
         }
         if std::mem::take(&mut self.outputs.uptimes_changed) {
             self.node_status.control.send(ControlMail::UptimesChanged);

@@ -78,6 +78,7 @@ impl<P: Protocol> EngineOf<P> {
         }
         self.inner.extend(self.fx.emits.drain(..).map(EngineWork::Emit));
         shared.suspects.append(&mut self.fx.suspects);
+        shared.fenced = shared.fenced.max(self.fx.fenced.take());
         if let Some(violation) = self.fx.violation.take() {
             shared.fail(format!("database {}: {}: {}", self.database, P::NAME, violation.0));
         }
@@ -159,6 +160,7 @@ fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
         || !fx.warnings.is_empty()
         || !fx.locked.is_empty()
         || !fx.records.is_empty()
+        || fx.fenced.is_some()
         || !fx.appends.is_empty()
         || fx.violation.is_some()
 }

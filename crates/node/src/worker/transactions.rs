@@ -162,15 +162,33 @@ impl Worker {
         self.with_service(|service, cx| service.on_computed(cx, token, ran));
     }
 
+    /// Transactions begin, and records are decided, as this incarnation from now on.
+    pub(super) fn on_renewed(&mut self, incarnation: Incarnation) {
+        self.service.renew(incarnation);
+        for engine in 0..self.engines.len() {
+            let engine = self.engines.wake(engine, &self.shared);
+            if engine.database().is_hidden() {
+                engine.renew(incarnation);
+            }
+        }
+    }
+
+    /// The connection to a peer stands, or has ended.
+    pub(super) fn note_silence(&mut self, node: NodeId) {
+        let shared = &mut self.shared;
+        shared.silence.note(&shared.peers, node, shared.now);
+    }
+
     fn with_service(&mut self, step: impl FnOnce(&mut Service, &mut Cx<'_>)) {
         let mut effects = Vec::new();
-        let peers = &self.shared.peers;
+        let (peers, silence, now) = (&self.shared.peers, &self.shared.silence, self.shared.now);
         let holder = |node: NodeId, incarnation: Incarnation| match peers.get(node) {
             Some(member) if member.incarnation > incarnation => Holder::Replaced,
             Some(member) if member.up || node == peers.me() => Holder::Up,
+            Some(_) if silence.is_gone(node, now) => Holder::Gone,
             _ => Holder::Away,
         };
-        let (now, unix) = (self.shared.now, self.shared.unix.0);
+        let unix = self.shared.unix.0;
         let mut cx = Cx { now, unix, holder: &holder, effects: &mut effects };
         step(&mut self.service, &mut cx);
         for effect in effects {
@@ -241,7 +259,8 @@ impl Worker {
                 true
             }
             Ok(Word::Answer { txid, status }) => {
-                if txid.node == from.node && txid.incarnation <= from.incarnation {
+                // It may have a later incarnation than its links name.
+                if txid.node == from.node {
                     self.with_service(|service, cx| service.on_status(cx, txid, status));
                 }
                 true

@@ -190,6 +190,7 @@ impl Worker {
             Input::PeerUp { node, incarnation, amnesia } => {
                 let grew = self.shared.learn(node, incarnation, amnesia);
                 self.shared.peers.set_up(node, true);
+                self.note_silence(node);
                 if grew {
                     self.signal_all(Signal::ViewChanged);
                 }
@@ -197,6 +198,7 @@ impl Worker {
             }
             Input::PeerReset { node } => {
                 self.shared.peers.set_up(node, false);
+                self.note_silence(node);
                 self.shared.peers.set_pace(node, Pace::Steady);
                 self.signal_all(Signal::PeerReset(node));
             }
@@ -207,6 +209,7 @@ impl Worker {
                 }
             }
             Input::Amnesia { amnesia } => self.on_amnesia(amnesia),
+            Input::Renewed { incarnation } => self.on_renewed(incarnation),
         }
     }
 
@@ -303,6 +306,7 @@ impl Worker {
         out.suspects.append(&mut shared.suspects);
         out.warnings.append(&mut shared.warnings);
         out.raise_amnesia |= shared.hold.take_asks();
+        out.renew = out.renew.max(shared.fenced.take());
         out.uptimes_changed |= shared.uptimes.take_changed();
         // A crash would lose a running clock that is not saved yet. Hold all outputs until the
         // save.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use base::{Millis, Nanos};
 use protocols::{Peer, Peers, ReplicaSets, Replicas, Scan};
 use storage::Store;
-use types::{Database, Key, Lock, NodeId, Outcome, Shard, Tag, Ticket, Update};
+use types::{Database, Incarnation, Key, Lock, NodeId, Outcome, Shard, Tag, Ticket, Update};
 
 use super::amnesia::AmnesiaHold;
 use super::commits::CommitTimes;
 use super::outbox::Outbox;
 use super::scans::{ScanInFlight, ScanPurpose};
+use super::silence::Silence;
 use super::timers::Timers;
 use crate::engine::shard_of;
 use crate::uptime::Uptimes;
@@ -102,6 +103,9 @@ pub(crate) struct WorkerState {
     pub(crate) replies: Vec<(Tag, Outcome)>,
     pub(crate) lease_reads: Vec<(Tag, Outcome, Nanos)>,
     pub(crate) suspects: Vec<NodeId>,
+    pub(crate) silence: Silence,
+    /// A fence shuts out this node's transactions below this incarnation.
+    pub(crate) fenced: Option<Incarnation>,
     /// Keys whose commands wait for the end of a transaction.
     pub(crate) locked: Vec<(Database, Key, Lock)>,
     /// Records that should be forgotten by now, each with its hidden keyspace.

@@ -24,7 +24,8 @@ impl World {
         assert!(it.process.is_none(), "node {} is up", it.id);
         let protocol =
             *registry::find_anywhere(config.protocol).expect("the run's protocol exists");
-        it.incarnation.0 += 1;
+        it.renewed.0 += 1;
+        it.incarnation = it.renewed;
         let local = it.clock.local(self.now);
         let durable = config.medium.durability != Durability::Volatile;
         let spec = |&database: &Database| DatabaseSpec {
@@ -193,6 +194,18 @@ impl World {
         }
         self.note(|| format!("n{} raised its loss to {amnesia:?}", node + 1));
         self.input_all(node, &Input::Amnesia { amnesia });
+    }
+
+    /// The node takes an incarnation that no fence shuts out.
+    pub(super) fn renew(&mut self, node: usize, worker: usize, below: Incarnation) {
+        let it = &mut self.nodes[node];
+        it.renewed = it.renewed.max(below);
+        let incarnation = it.renewed;
+        self.note(|| format!("n{} goes on as {incarnation:?}", node + 1));
+        if let Some(process) = &mut self.nodes[node].process {
+            process.workers_state[worker].inbox.push(Input::Renewed { incarnation });
+            self.plan_turn(node, worker, self.now);
+        }
     }
 
     /// Checks the node's clocks by then.

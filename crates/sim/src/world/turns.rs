@@ -129,6 +129,9 @@ impl World {
         if std::mem::take(&mut out.raise_amnesia) {
             self.plan_amnesia(node);
         }
+        if let Some(below) = out.renew.take() {
+            self.renew(node, worker, below);
+        }
         if std::mem::take(&mut out.uptimes_changed) {
             let at = self.now + self.rng.between(1_000, self.config.flush_max);
             self.plan_uptimes(node, at);
