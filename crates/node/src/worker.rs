@@ -16,7 +16,7 @@ pub(crate) mod outbox;
 pub(crate) mod register_cache;
 pub(crate) mod scans;
 mod scrub;
-pub(crate) mod silence;
+mod silence;
 mod stats;
 pub(crate) mod timers;
 pub(crate) mod transactions;
@@ -48,6 +48,7 @@ use engines::Engines;
 use outbox::Outbox;
 pub use scrub::ScrubConfig;
 use scrub::Scrubber;
+pub use silence::GONE_AFTER;
 use silence::Silence;
 use timers::Timers;
 use worker_state::{StoreState, WorkerCounters, WorkerState};
@@ -84,6 +85,8 @@ pub struct WorkerConfig {
     pub request_timeout: Nanos,
     /// The longest time of a request under `ONCE`, the same at all nodes.
     pub once_timeout: Nanos,
+    /// Records of a coordinator that was not connected for so long are forgotten.
+    pub gone_after: Nanos,
     /// Memory in bytes for resident registers of all databases and for the buffers of stores.
     /// Eviction begins beyond it.
     pub cache_memory: usize,
@@ -465,7 +468,7 @@ fn shared(
     let replicas = config.replicas.unwrap_or(config.members.len());
     let sets = ReplicaSets::spread(EPOCH, config.me, &config.members, replicas);
     WorkerState {
-        silence: Silence::new(&peers, now),
+        silence: Silence::new(&peers, config.gone_after, now),
         fenced: None,
         index: config.index,
         workers: config.workers,

@@ -51,6 +51,7 @@ impl WorkerCluster {
                 seed: u64::from(me.0),
                 request_timeout: Nanos::from_secs(10),
                 once_timeout: Nanos::from_secs(10),
+                gone_after: node::worker::GONE_AFTER,
                 cache_memory: usize::MAX,
                 scrub: node::worker::ScrubConfig::OFF,
                 counts_keys: false,

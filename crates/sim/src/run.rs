@@ -51,8 +51,8 @@ const SLOWEST: u64 = 4;
 const SLACK: u64 = 2_000 * MILLI;
 /// After that, everything is idle and recovered within this, and lines under `ONCE` are forgotten.
 const IDLE_MAX: u64 = 240_000 * MILLI;
-/// A replica looks at a lock for a minute of its clock after it, or a comparison, has found it.
-const LINGER_MAX: u64 = 2 * SLOWEST * 60_000 * MILLI;
+/// A replica looks at a lock or record for five minutes of its clock after it has found it.
+const LINGER_MAX: u64 = 2 * SLOWEST * 300_000 * MILLI;
 /// Reads of one key through one node after healing, at most.
 const FINAL_TRIES: usize = 20;
 /// Events of one run. A run that needs more does not terminate.

@@ -553,6 +553,7 @@ impl Control {
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos::from_millis(config.request_timeout.0),
                 once_timeout: Nanos::from_millis(ONCE_TIMEOUT_MAX.0),
+                gone_after: crate::worker::GONE_AFTER,
                 cache_memory: config.cache_memory / self.node_status.workers.len(),
                 scrub: config.scrub,
                 counts_keys: true,

@@ -8,7 +8,7 @@ use protocols::Peers;
 use types::NodeId;
 
 /// A peer that was not connected for so long may be gone for good.
-const GONE_AFTER: Nanos = Nanos::from_secs(120);
+pub const GONE_AFTER: Nanos = Nanos::from_secs(120);
 
 #[derive(Debug)]
 pub(crate) struct Silence {
@@ -17,13 +17,14 @@ pub(crate) struct Silence {
     /// When this node was last joined by a majority, which it still reaches. Before that it was
     /// perhaps cut off itself.
     reached: Option<Nanos>,
+    gone_after: Nanos,
 }
 
 impl Silence {
     /// No peer is connected yet.
-    pub(crate) fn new(peers: &Peers, now: Nanos) -> Silence {
+    pub(crate) fn new(peers: &Peers, gone_after: Nanos, now: Nanos) -> Silence {
         let left = peers.others().map(|node| (node, now)).collect();
-        let mut silence = Silence { left, reached: None };
+        let mut silence = Silence { left, reached: None, gone_after };
         silence.look(peers, now);
         silence
     }
@@ -52,7 +53,7 @@ impl Silence {
     pub(crate) fn is_gone(&self, node: NodeId, now: Nanos) -> bool {
         let left = self.left.iter().find(|(left, _)| *left == node);
         let (Some((_, left)), Some(reached)) = (left, self.reached) else { return false };
-        now >= *left.max(&reached) + GONE_AFTER
+        now >= *left.max(&reached) + self.gone_after
     }
 }
 
@@ -67,7 +68,7 @@ mod tests {
     fn start() -> (Peers, Silence) {
         let nodes = [NodeId(1), NodeId(2), NodeId(3)];
         let peers = Peers::new(NodeId(1), Incarnation(1), AmnesiaCount(1), &nodes);
-        let silence = Silence::new(&peers, Nanos::from_secs(1));
+        let silence = Silence::new(&peers, GONE_AFTER, Nanos::from_secs(1));
         (peers, silence)
     }
 

@@ -88,6 +88,7 @@ impl World {
             seed: 1,
             request_timeout: Nanos::from_secs(1),
             once_timeout: Nanos::from_secs(1),
+            gone_after: node::worker::GONE_AFTER,
             cache_memory: shape.registers_max * node::REGISTER_OVERHEAD,
             scrub: node::worker::ScrubConfig::OFF,
             counts_keys: shape.counts_keys,

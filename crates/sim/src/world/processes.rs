@@ -70,6 +70,7 @@ impl World {
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos(config.request_timeout),
                 once_timeout: Nanos(config.request_timeout),
+                gone_after: Nanos(config.request_timeout / 10),
                 cache_memory: config.cells_max * REGISTER_OVERHEAD,
                 scrub: config.scrub,
                 counts_keys: false,
