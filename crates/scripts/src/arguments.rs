@@ -91,6 +91,12 @@ impl Arguments<'_> {
         raise::text(self.lua, message)
     }
 
+    /// Refuses an argument that is no table.
+    pub(crate) fn table(&self, number: usize) -> Result<(), Error> {
+        let is_table = matches!(self.get(number), Value::Table(_));
+        if is_table { Ok(()) } else { Err(self.unlike(number, "table")) }
+    }
+
     fn unlike(&self, number: usize, expected: &str) -> Error {
         let got = match self.values.get(number - 1) {
             None => "no value",

@@ -46,7 +46,7 @@ pub(crate) fn call(lua: &Lua, current: &Shared, values: MultiValue) -> mlua::Res
 /// `redis.pcall`: an error is a table.
 pub(crate) fn protected(lua: &Lua, current: &Shared, values: MultiValue) -> mlua::Result<Value> {
     let reply = match run(current, &values) {
-        Ok(Reply::Error(text)) => Reply::error(coded(&text)),
+        Ok(Reply::Error(text)) => return counted_error(lua, &coded(&text)),
         Ok(reply) => reply,
         // As in redis-server, these two errors of `pcall` are tables too.
         Err(Failed::Text(text)) => Reply::error(format!("ERR {text}")),
@@ -55,6 +55,14 @@ pub(crate) fn protected(lua: &Lua, current: &Shared, values: MultiValue) -> mlua
     };
     let resp3 = current.borrow().resp3;
     convert::to_lua(lua, &reply, resp3)
+}
+
+/// The error of a command, with the mark that redis-server gives it.
+fn counted_error(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
+    let table = lua.create_table()?;
+    table.raw_set("err", lua.create_string(text)?)?;
+    table.raw_set("ignore_error_stats_update", true)?;
+    Ok(Value::Table(table))
 }
 
 /// An error text with a code: one that has a single word gets `ERR`.

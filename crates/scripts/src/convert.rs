@@ -7,7 +7,7 @@ use types::{Double, Reply};
 use crate::arguments;
 use crate::number;
 
-/// Tables within tables in a reply. One level is left for the list of a transaction.
+/// Tables within tables in a reply. Levels are left for the list of a transaction and a trace.
 const DEPTH_MAX: usize = types::REPLY_DEPTH_MAX - 2;
 /// Bytes of a reply.
 const REPLY_LEN_MAX: usize = commands::REPLIES_LEN_MAX;

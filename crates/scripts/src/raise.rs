@@ -83,6 +83,16 @@ pub(crate) fn of_original(lua: &Lua, function: &str, error: Error) -> Error {
     }
 }
 
+/// The error of a wrapper that one of ours called.
+pub(crate) fn of_wrapper(lua: &Lua, error: Error) -> Error {
+    let Error::RuntimeError(message) = &error else { return error };
+    let message = message.split("\nstack traceback:").next().unwrap_or(message);
+    match is_of_wrapper(message.as_bytes()) {
+        true => text(lua, without_wrapper(message.as_bytes())),
+        false => bare(message),
+    }
+}
+
 /// `source:line: ` of the function at a level of the stack, or of its caller if it is a wrapper.
 fn position(lua: &Lua, mut level: usize) -> String {
     loop {

@@ -39,6 +39,7 @@ impl Sandbox {
         replace_random(&lua, &globals, current)?;
         count_callbacks(&lua, &globals, current)?;
         let (shown, run, tidy, replace) = wrap(&lua, &globals, current)?;
+        check_tables(&lua, &globals)?;
         current.borrow_mut().replace = Some(replace);
         lua.set_app_data(current.clone());
         lua.set_globals(shown)?;
@@ -176,6 +177,28 @@ fn wrap(
     libraries.raw_set("os", os)?;
     let chunk = lua.load(WRAPPERS).set_name(raise::WRAPPERS);
     chunk.call((globals, caught, handler, charge, spoil, libraries))
+}
+
+/// Names the place of wrong arguments, also where a script ends with the call.
+fn check_tables(lua: &Lua, globals: &Table) -> Result<()> {
+    for function in ["setmetatable", "rawset"] {
+        let wrapped: Function = globals.raw_get(function)?;
+        let call = lua.create_function(move |lua, values: MultiValue| {
+            let args = Arguments { lua, function, values };
+            args.table(1)?;
+            match (function, args.len(), args.get(2)) {
+                ("setmetatable", 2.., Value::Table(_) | Value::Nil) => {}
+                ("setmetatable", ..) => return Err(args.bad(2, "nil or table expected")),
+                (_, 0..2, _) => return Err(args.bad(2, "value expected")),
+                (_, 2, _) => return Err(args.bad(3, "value expected")),
+                _ => {}
+            }
+            let called = wrapped.call::<MultiValue>(args.values);
+            called.map_err(|error| raise::of_wrapper(lua, error))
+        })?;
+        globals.raw_set(function, call)?;
+    }
+    Ok(())
 }
 
 /// Looks at the budget after so many instructions of the thread of Lua that runs.

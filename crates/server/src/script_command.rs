@@ -19,9 +19,28 @@ use crate::program;
 use crate::script_calls::TraceSlot;
 use crate::session::{Hold, Session, permission};
 use crate::transaction::ONCE_WITHOUT_KEYS;
+use crate::walk::{Walk, WalkKind};
 
 const GENERATION: &[u8] = b"scripts";
-const SOURCE_PREFIX: &[u8] = b"script:";
+pub(crate) const SOURCE_PREFIX: &[u8] = b"script:";
+/// Holds a generation, and the bytes that its sources take.
+const ROOM: &[u8] = b"scripts-len";
+/// Bytes that the sources of `SCRIPT LOAD` may take, and those of one besides its length.
+const ROOM_MAX: usize = 64 << 20;
+const SOURCE_COST: usize = 128;
+const TOO_MANY_SCRIPTS: &str = "ERR loaded scripts take too much room, use SCRIPT FLUSH";
+/// Takes room for a source: generation, bytes, the most that all may take.
+const TAKE_ROOM: &[u8] = b"\
+    local generation, len = string.match(redis.call('get', KEYS[1]) or '', '^(%d+):(%d+)$') \
+    len = (generation == ARGV[1] and tonumber(len) or 0) + tonumber(ARGV[2]) \
+    if len > tonumber(ARGV[3]) then return 0 end \
+    redis.call('set', KEYS[1], string.format('%s:%d', ARGV[1], len)) \
+    return 1";
+/// Deletes a source that was stored before a generation.
+const DELETE_BEFORE: &[u8] = b"\
+    local stored = string.match(redis.call('get', KEYS[1]) or '', '^%d+') \
+    if stored and tonumber(stored) < tonumber(ARGV[1]) then redis.call('del', KEYS[1]) end \
+    return 1";
 /// Separates the generation from the source.
 const SEPARATOR: u8 = b':';
 /// Digits of a generation, and the separator.
@@ -52,6 +71,11 @@ enum Then {
     Run(Lines),
     Exists(Vec<Vec<u8>>),
     Store {
+        digest: Vec<u8>,
+        source: Bytes,
+    },
+    /// Store it, if there is room.
+    TakeRoom {
         digest: Vec<u8>,
         source: Bytes,
     },
@@ -128,6 +152,12 @@ fn system(positions: &Positions, line: &[&[u8]]) -> Option<(Key, Command)> {
         Ok((_, Plan::Key { command, key })) => Some((positions.key(line[key]), command)),
         _ => None,
     }
+}
+
+/// Deletes a source, unless it was stored at this generation or later.
+pub(crate) fn delete_before(key: &Key, generation: &[u8]) -> Option<Command> {
+    let line: [&[u8]; 5] = [b"EVAL", DELETE_BEFORE, b"1", key.bytes(), generation];
+    system(&types::positions::PUBLIC, &line).map(|(_, command)| command)
 }
 
 impl Session {
@@ -265,6 +295,10 @@ impl Session {
                 lookup.generation = Some(generation);
             }
             (part, Outcome::Reply(reply)) if !reply.is_error() => {
+                if matches!(lookup.then, Then::TakeRoom { .. }) && reply == Reply::Integer(0) {
+                    let text = format!("{TOO_MANY_SCRIPTS} (max {ROOM_MAX} bytes)");
+                    lookup.failed = Some(Outcome::Reply(Reply::error(text)));
+                }
                 if let Some((_, slot)) = lookup.wanted.get_mut(part) {
                     *slot = Some(match reply {
                         Reply::Bulk(value) => Some(value),
@@ -295,6 +329,9 @@ impl Session {
                 Outcome::Unknown if !matches!(lookup.then, Then::Stored { .. } | Then::Flush) => {
                     Outcome::NoQuorum
                 }
+                Outcome::Reply(reply) if reply == errors::RUN_AS_TRANSACTION.into() => {
+                    Outcome::NoQuorum
+                }
                 failed => failed,
             };
             return self.answer(lookup.number, failed, cx);
@@ -307,6 +344,13 @@ impl Session {
             {
                 shared.scripts.put_of(Some(generation), digest, &source);
             }
+        }
+        if let (Then::Store { digest, .. }, Some((_, Some(Some(value))))) =
+            (&lookup.then, lookup.wanted.first())
+            && read_stored(value).is_some_and(|(of, _)| of == generation)
+        {
+            let reply = Reply::bulk(digest.clone());
+            return self.answer(lookup.number, Outcome::Reply(reply), cx);
         }
         let is_once = matches!(&lookup.then, Then::Run(lines) if lines.once.is_some());
         if is_once && cx.now.since(lookup.began) > ONCE_LOOKUP_MAX {
@@ -334,24 +378,41 @@ impl Session {
                 let Some(positions) = cx.positions().cloned() else {
                     return self.answer(number, Outcome::Loading, cx);
                 };
+                let (len, max) = (source.len() + SOURCE_COST, ROOM_MAX);
+                let (of, len, max) = (generation.to_string(), len.to_string(), max.to_string());
+                let words = [of.as_bytes(), len.as_bytes(), max.as_bytes()];
+                let line = [&[&b"EVAL"[..], TAKE_ROOM, b"1", ROOM], &words[..]].concat();
+                self.ask_system(number, 0, &positions, &line, cx);
+                let then = Then::TakeRoom { digest, source };
+                self.await_one(number, generation, then, cx);
+            }
+            Then::TakeRoom { digest, source } => {
+                let Some(positions) = cx.positions().cloned() else {
+                    return self.answer(number, Outcome::Loading, cx);
+                };
                 let key = [SOURCE_PREFIX, &digest].concat();
                 let value = stored(generation, &source);
                 self.ask_system(number, 0, &positions, &[b"SET", &key, &value], cx);
-                self.lookup = Some(Lookup {
-                    number,
-                    began: cx.now,
-                    wanted: vec![(digest.clone(), None)],
-                    generation: Some(generation),
-                    failed: None,
-                    then: Then::Stored { digest, source },
-                });
+                self.await_one(number, generation, Then::Stored { digest, source }, cx);
             }
             Then::Stored { digest, source } => {
                 self.shared.scripts.put_of(Some(generation), &digest, &source);
                 self.answer(number, Outcome::Reply(Reply::bulk(digest)), cx);
             }
-            Then::Flush => self.answer(number, Outcome::Reply(Reply::OK), cx),
+            Then::Flush => {
+                let Some(pending) = self.pipeline.get_mut(number) else { return };
+                let walk = Walk::new(WalkKind::sources_before(generation));
+                pending.answer = Answer::Walk(Box::new(walk));
+                self.go_on(number, cx);
+            }
         }
+    }
+
+    /// Waits for the reply to the one request that was sent to the system database.
+    fn await_one(&mut self, number: u64, generation: u64, then: Then, cx: &mut SessionContext<'_>) {
+        let (began, generation, failed) = (cx.now, Some(generation), None);
+        let wanted = vec![(Vec::new(), None)];
+        self.lookup = Some(Lookup { number, began, wanted, generation, failed, then });
     }
 
     /// Runs lines whose digests are known, or unknown to the cluster.
@@ -425,7 +486,10 @@ impl Session {
         if matches!(&name[..], b"eval" | b"eval_ro")
             && let Some(source) = line.get(1)
         {
-            self.shared.scripts.put(scripts::digest(source).as_bytes(), source);
+            let (digest, cache) = (scripts::digest(source), &self.shared.scripts);
+            if cache.get(digest.as_bytes()).is_none() && (scripts::ENGINE.check)(source).is_ok() {
+                cache.put(digest.as_bytes(), source);
+            }
         }
     }
 
@@ -463,7 +527,7 @@ impl Session {
         self.hold = Hold::Answers;
         let number = self.wait(Answer::Waiting(Cost { asked_len: source.len(), values: 0 }));
         let source = Bytes::copy_from_slice(source);
-        self.look_up(number, Vec::new(), Then::Store { digest, source }, cx);
+        self.look_up(number, vec![digest.clone()], Then::Store { digest, source }, cx);
     }
 
     fn check_script(&self, source: &[u8]) -> Result<(), ErrorReply> {

@@ -505,7 +505,7 @@ impl Session {
     }
 
     /// Sends the next parts of a request.
-    fn go_on(&mut self, number: u64, cx: &mut SessionContext<'_>) {
+    pub(crate) fn go_on(&mut self, number: u64, cx: &mut SessionContext<'_>) {
         let Some(pending) = self.pipeline.get_mut(number) else { return };
         match &mut pending.answer {
             Answer::Parts(parts) => {

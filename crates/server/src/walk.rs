@@ -16,6 +16,7 @@ use values::Kind;
 
 use crate::key_reads::{KeyReads, Settled, Wanted};
 use crate::pipeline::token;
+use crate::script_command::{self, SOURCE_PREFIX};
 use crate::{cursor, outcomes};
 
 /// Shards listed at a time.
@@ -66,7 +67,18 @@ enum Task {
         start: u64,
     },
     Flush {
+        victims: Victims,
+    },
+}
+
+/// The keys that a flush deletes.
+enum Victims {
+    All {
         delete: Command,
+    },
+    /// Sources of scripts that were stored before this generation.
+    Sources {
+        generation: Vec<u8>,
     },
 }
 
@@ -133,11 +145,17 @@ impl WalkKind {
                 if verb == SessionVerb::FlushAll {
                     databases = node.config().databases.iter().map(|one| one.database).collect();
                 }
-                Task::Flush { delete: of_one_key(b"DEL") }
+                Task::Flush { victims: Victims::All { delete: of_one_key(b"DEL") } }
             }
             _ => Task::Count,
         };
         Ok(WalkKind { task, databases })
+    }
+
+    /// The end of `SCRIPT FLUSH`.
+    pub(crate) fn sources_before(generation: u64) -> WalkKind {
+        let victims = Victims::Sources { generation: generation.to_string().into() };
+        WalkKind { task: Task::Flush { victims }, databases: VecDeque::from([Database::SYSTEM]) }
     }
 }
 
@@ -163,6 +181,23 @@ pub(crate) fn of_one_key(name: &[u8]) -> Command {
             command
         }
         _ => unreachable!("it takes one key"),
+    }
+}
+
+impl Victims {
+    fn has(&self, key: &Key) -> bool {
+        match self {
+            Victims::All { .. } => true,
+            Victims::Sources { .. } => key.bytes().starts_with(SOURCE_PREFIX),
+        }
+    }
+
+    /// Deletes one.
+    fn delete(&self, key: &Key) -> Option<Command> {
+        match self {
+            Victims::All { delete } => Some(delete.clone()),
+            Victims::Sources { generation } => script_command::delete_before(key, generation),
+        }
     }
 }
 
@@ -305,7 +340,7 @@ impl Walk {
     }
 
     fn go_on_deleting(&mut self, number: u64, database: Database, cx: &mut SessionContext<'_>) {
-        let Task::Flush { delete } = &self.kind.task else { return };
+        let Task::Flush { victims } = &self.kind.task else { return };
         // In portions: each delete alone would be a commit of its own.
         if self.deleting > DELETES_AT_ONCE / 2 {
             return;
@@ -314,9 +349,10 @@ impl Walk {
             || (self.deleting < DELETES_AT_ONCE && cx.takes_writes())
         {
             let Some(key) = self.to_delete.pop_front() else { return };
+            let Some(delete) = victims.delete(&key) else { continue };
             self.deleting += 1;
             self.has_deleted = true;
-            cx.run(token(number, DELETE_PARTS), database, key, delete.clone());
+            cx.run(token(number, DELETE_PARTS), database, key, delete);
         }
     }
 
@@ -395,7 +431,9 @@ impl Walk {
                 }
             }
             Task::Count => self.count += keys.len() as i64,
-            Task::Flush { .. } => self.to_delete.extend(keys),
+            Task::Flush { victims } => {
+                self.to_delete.extend(keys.into_iter().filter(|key| victims.has(key)));
+            }
         }
         match next_hash {
             Some(next) => {
@@ -446,9 +484,13 @@ impl Walk {
 
     /// The outcome, once no request is left to be sent or answered.
     pub(crate) fn finished(&mut self) -> Option<Outcome> {
-        if self.error.is_some() {
+        if let Some(error) = self.error.take() {
             // Outcomes of requests under way are ignored.
-            return self.error.take();
+            return Some(match self.kind.task {
+                // The sources count no more. A later flush finds those that stay.
+                Task::Flush { victims: Victims::Sources { .. } } => Outcome::Reply(Reply::OK),
+                _ => error,
+            });
         }
         self.is_through().then(|| Outcome::Reply(self.reply()))
     }

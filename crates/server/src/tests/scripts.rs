@@ -78,6 +78,70 @@ fn digests_run_after_eval_and_load() {
     ]);
 }
 
+/// As in redis-server: a source that does not compile is unknown.
+#[test]
+fn broken_sources_are_not_kept() {
+    let broken = "return (";
+    let digest = scripts::digest(broken.as_bytes());
+    let exists = format!("SCRIPT EXISTS {digest}");
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let said = world.ask(&mut client, &format!("EVAL \"{broken}\" 0"));
+    assert!(said.starts_with("-ERR Error compiling script"), "{said}");
+    assert_eq!(world.ask(&mut client, &exists), "*1\r\n:0\r\n");
+    assert_eq!(world.ask(&mut client, &format!("EVALSHA {digest} 0")), format!("{NO_SCRIPT}\r\n"));
+}
+
+fn stored_sources(world: &World) -> usize {
+    let is_source = |(of, _, key): &&(u8, u64, Vec<u8>)| *of == 16 && key.starts_with(b"script:");
+    world.registers.keys().filter(is_source).count()
+}
+
+#[test]
+fn flush_deletes_stored_sources() {
+    let mut world = World::new(None);
+    let (mut client, mut other) = (world.connect(), world.connect());
+    for number in 0..5 {
+        world.ask(&mut client, &format!("SCRIPT LOAD \"return {number}\""));
+    }
+    assert_eq!(stored_sources(&world), 5);
+    // Another client stores a source while those before the flush are deleted.
+    world.send(&mut client, b"SCRIPT FLUSH\r\n");
+    world.settle_one(&mut client);
+    world.ask(&mut other, "SCRIPT LOAD \"return 3\"");
+    assert_eq!(world.say(&mut client, b""), "+OK\r\n");
+    assert_eq!(stored_sources(&world), 1);
+    let digest = scripts::digest(b"return 3");
+    assert_eq!(world.ask(&mut client, &format!("EVALSHA {digest} 0")), ":3\r\n");
+    // Listings that find no quorum leave sources behind that no client sees.
+    world.send(&mut client, b"SCRIPT FLUSH\r\n");
+    world.settle_one(&mut client);
+    world.fate = |_, _| Some(Outcome::NoQuorum);
+    assert_eq!(world.say(&mut client, b""), "+OK\r\n");
+}
+
+#[test]
+fn loaded_sources_have_a_total_limit() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let source = |number: usize| format!("--{number:06}{}", "x".repeat(1_000_000));
+    let load = |number| super::world::request(&["SCRIPT", "LOAD", &source(number)]);
+    for number in 0..67 {
+        for _ in 0..2 {
+            let said = world.say(&mut client, &load(number));
+            assert!(said.starts_with("$40"), "{number}: {said}");
+        }
+    }
+    let said = world.say(&mut client, &load(67));
+    assert_eq!(
+        said,
+        "-ERR loaded scripts take too much room, use SCRIPT FLUSH (max 67108864 bytes)\r\n"
+    );
+    assert!(world.say(&mut client, &load(3)).starts_with("$40"), "it is stored already");
+    world.ask(&mut client, "SCRIPT FLUSH");
+    assert!(world.say(&mut client, &load(67)).starts_with("$40"));
+}
+
 #[test]
 fn script_refuses_wrong_requests() {
     check(&[
