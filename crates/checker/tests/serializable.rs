@@ -72,12 +72,12 @@ fn agrees(
 fn every_promise_agrees_with_trying_every_order() {
     for promise in PROMISES {
         let (mut held, mut broken) = (0, 0);
-        for seed in 0..12_000 {
+        for seed in 0..4_000 {
             let history = history(6, seed);
             let expected = is_explainable(&Lists, &history, precedes(promise));
             *if agrees(&history, promise, expected, seed) { &mut held } else { &mut broken } += 1;
         }
-        assert!(held > 3_000 && broken > 2_000, "{promise:?}: {held} held, {broken} did not");
+        assert!(held > 1_000 && broken > 600, "{promise:?}: {held} held, {broken} did not");
     }
 }
 
@@ -85,12 +85,12 @@ fn every_promise_agrees_with_trying_every_order() {
 fn every_promise_agrees_with_trying_every_state() {
     for promise in PROMISES {
         let (mut held, mut broken) = (0, 0);
-        for seed in 0..3_000 {
+        for seed in 0..900 {
             let history = history(11, seed);
             let expected = is_reachable(&Lists, &history, precedes(promise));
             *if agrees(&history, promise, expected, seed) { &mut held } else { &mut broken } += 1;
         }
-        assert!(held > 600 && broken > 600, "{promise:?}: {held} held, {broken} did not");
+        assert!(held > 180 && broken > 180, "{promise:?}: {held} held, {broken} did not");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use sim::{Campaign, Mix, SimConfig, Speech, campaign};
 
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 8;
 
 fn config(mix: Mix) -> SimConfig {
     SimConfig { mix: Some(mix), ..SimConfig::new("rmwpaxos", 0) }

@@ -13,7 +13,7 @@ const REACHED: [&str; 4] = [
 #[test]
 fn small_changes_of_long_values_are_linearizable() {
     let config = SimConfig { ops: 300, ..SimConfig::new("rmwpaxos", 0) };
-    let plan = Campaign { config, seeds: 200, threads: 2, failures_max: 1 };
+    let plan = Campaign { config, seeds: 80, threads: 2, failures_max: 1 };
     let report = campaign(&plan, |_| {});
     if let Some((seed, failure)) = report.failures.first() {
         let config = SimConfig { seed: *seed, ..plan.config };

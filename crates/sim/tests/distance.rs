@@ -13,10 +13,10 @@ fn check(protocol: &str, distance: u64, seeds: impl IntoIterator<Item = u64>) {
 
 #[test]
 fn registers_work_across_regions() {
-    check("rmwpaxos", 20, 0..40);
-    check("rmwpaxos", 150, 0..40);
-    check("rmwpaxos", 400, 0..20);
-    check("abd", 100, 0..20);
+    check("rmwpaxos", 20, 0..15);
+    check("rmwpaxos", 150, 0..15);
+    check("rmwpaxos", 400, 0..8);
+    check("abd", 100, 0..8);
 }
 
 #[test]

@@ -21,14 +21,14 @@ fn config(medium: MediumKind) -> SimConfig {
 
 #[test]
 fn registers_are_linearizable_on_the_disk_engine() {
-    check(config(MediumKind::Disk), 60);
-    check(SimConfig { protocol: "abd".into(), ..config(MediumKind::Disk) }, 60);
+    check(config(MediumKind::Disk), 25);
+    check(SimConfig { protocol: "abd".into(), ..config(MediumKind::Disk) }, 25);
 }
 
 #[test]
 fn registers_are_linearizable_on_the_pmem_engine() {
-    check(config(MediumKind::Pmem), 20);
-    check(SimConfig { protocol: "abd".into(), ..config(MediumKind::Pmem) }, 40);
+    check(config(MediumKind::Pmem), 6);
+    check(SimConfig { protocol: "abd".into(), ..config(MediumKind::Pmem) }, 10);
 }
 
 /// All faults of a volatile node, with few resident registers.
@@ -43,10 +43,10 @@ fn volatile() -> SimConfig {
 
 #[test]
 fn volatile_registers_are_linearizable_under_eviction() {
-    check(volatile(), 150);
-    check(SimConfig { nodes: 5, ..volatile() }, 40);
-    check(SimConfig { speech: Some(Speech::Resp), ..volatile() }, 60);
-    check(SimConfig { protocol: "abd".into(), ..volatile() }, 80);
+    check(volatile(), 50);
+    check(SimConfig { nodes: 5, ..volatile() }, 15);
+    check(SimConfig { speech: Some(Speech::Resp), ..volatile() }, 20);
+    check(SimConfig { protocol: "abd".into(), ..volatile() }, 30);
 }
 
 #[test]

@@ -23,12 +23,12 @@ fn check_faults(
 
 #[test]
 fn reverted_or_damaged_disk_is_found_at_rest() {
-    check(MediumKind::Disk, 100, 0..30);
+    check(MediumKind::Disk, 100, 0..10);
 }
 
 #[test]
 fn reverted_or_damaged_pmem_is_found_at_rest() {
-    check(MediumKind::Pmem, 100, 0..8);
+    check(MediumKind::Pmem, 100, 0..2);
 }
 
 #[test]

@@ -23,8 +23,8 @@ fn check(config: SimConfig, seeds: u64) -> CampaignReport {
 
 #[test]
 fn repeated_lines_run_once() {
-    check(config(), 300);
-    check(SimConfig { nodes: 5, ops: 100, ..config() }, 20);
+    check(config(), 100);
+    check(SimConfig { nodes: 5, ops: 100, ..config() }, 8);
     let reached = base::assertions::reached();
     for mark in REACHED {
         assert!(reached.contains(&mark), "no seed shows that {mark}");
@@ -33,13 +33,13 @@ fn repeated_lines_run_once() {
 
 #[test]
 fn repeated_lines_run_once_through_sessions() {
-    check(SimConfig { speech: Some(Speech::Resp), ..config() }, 80);
+    check(SimConfig { speech: Some(Speech::Resp), ..config() }, 30);
 }
 
 #[test]
 fn repeated_lines_run_once_on_every_medium() {
     for medium in [MediumKind::Disk, MediumKind::Pmem] {
-        check(SimConfig { medium: Some(medium), ops: 100, ..config() }, 30);
+        check(SimConfig { medium: Some(medium), ops: 100, ..config() }, 10);
     }
 }
 

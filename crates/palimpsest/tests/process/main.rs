@@ -2,7 +2,7 @@
 //! processes.
 //!
 //! Every test starts its own cluster on free ports of loopback and waits for conditions, never for
-//! a time. One cluster runs at a time, so that two cores are enough. A failing test prints the
+//! a time. Two clusters run at a time, so that two cores are enough. A failing test prints the
 //! nodes' logs.
 
 mod admin;

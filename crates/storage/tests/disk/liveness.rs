@@ -178,10 +178,10 @@ fn run(seed: u64, rots: bool) {
 
 #[test]
 fn what_is_submitted_is_stored_without_a_rest() {
-    seeds(200).for_each(|seed| run(seed, false));
+    seeds(60).for_each(|seed| run(seed, false));
 }
 
 #[test]
 fn what_is_submitted_is_stored_where_pages_rot() {
-    seeds(100).for_each(|seed| run(seed, true));
+    seeds(30).for_each(|seed| run(seed, true));
 }

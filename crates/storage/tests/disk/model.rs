@@ -9,21 +9,21 @@ use types::{Database, Key};
 
 #[test]
 fn a_store_is_a_map_whatever_happens_to_its_power() {
-    for seed in seeds(150) {
+    for seed in seeds(50) {
         run(seed, 400, Life::Mixed);
     }
 }
 
 #[test]
 fn many_short_lives_lose_nothing() {
-    for seed in seeds(1_000) {
+    for seed in seeds(300) {
         run(seed + 1_000_000, 25, Life::Mixed);
     }
 }
 
 #[test]
 fn buckets_become_more_and_fewer_whatever_happens_to_the_power() {
-    for seed in seeds(40) {
+    for seed in seeds(13) {
         run(seed + 2_000_000, 400, Life::Tidal);
     }
 }

@@ -10,7 +10,7 @@ use crate::support::{SimDisk, World, seeds, small_config};
 
 #[test]
 fn a_store_whose_write_backs_overlap_is_a_map() {
-    for seed in seeds(20) {
+    for seed in seeds(7) {
         run(seed, 1_500, Life::Busy);
     }
 }
@@ -64,7 +64,7 @@ fn rot_run(seed: u64) -> usize {
 
 #[test]
 fn rot_while_write_backs_overlap_never_shows_an_old_record() {
-    let lost: usize = seeds(60).map(rot_run).sum();
+    let lost: usize = seeds(20).map(rot_run).sum();
     assert!(lost > 0);
 }
 
@@ -144,7 +144,7 @@ fn a_scrub_mends_what_is_in_memory_while_others_write() {
 #[test]
 fn a_store_is_never_full_for_nothing() {
     let mut polls_of_all = 0_u64;
-    for seed in seeds(200) {
+    for seed in seeds(70) {
         let mut prng = Prng::new(seed);
         let config = Config {
             ring_bytes: *prng.pick(&[64 << 10, 128 << 10, 256 << 10]),

@@ -193,7 +193,7 @@ fn sizes(restarts: bool) -> Vec<usize> {
     let config =
         Config { ring_bytes: 1 << 20, spare_pages: 1024, initial_level: 8, ..small_config() };
     let mut world = World::create(SimDisk::new(1, 0), 1, &config);
-    let record = vec![7_u8; 8 << 20];
+    let record = vec![7_u8; 3 << 20];
     let mut sizes = Vec::new();
     for _ in 0..4 {
         for number in 0..40 {

@@ -149,5 +149,5 @@ fn run(seed: u64) {
 
 #[test]
 fn tides_of_a_store_that_rots() {
-    seeds(60).for_each(run);
+    seeds(20).for_each(run);
 }

@@ -256,7 +256,7 @@ fn a_worker_that_found_the_store_full_is_woken_when_it_no_longer_is() {
     let (_guard, mut workers, _attendant) = open(&dir.0, &config);
     let worker = &mut workers[0];
     let mut prng = Prng::new(7);
-    for _ in 0..20 {
+    for _ in 0..5 {
         while !worker.store.is_full() {
             worker.store.put(&own_place(&mut prng, 0), &[7; 200]);
             worker.store.submit();

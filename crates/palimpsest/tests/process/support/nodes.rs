@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use bench::client::{Client, Value};
 use bench::cluster::{Cluster, Config};
@@ -12,15 +12,36 @@ use bench::process::Process;
 
 use super::{LIMIT, eventually};
 
-/// One cluster at a time in this process.
-static TURN: Mutex<()> = Mutex::new(());
+/// Clusters at a time in this process. Most tests wait for timeouts of nodes.
+const CLUSTERS_MAX: usize = 2;
+static CLUSTERS: Mutex<usize> = Mutex::new(0);
+static CLUSTER_ENDED: Condvar = Condvar::new();
+
+/// The right to run one cluster.
+struct Turn;
+
+impl Turn {
+    fn wait() -> Turn {
+        let clusters = CLUSTERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = CLUSTER_ENDED.wait_while(clusters, |clusters| *clusters >= CLUSTERS_MAX);
+        *room.unwrap_or_else(PoisonError::into_inner) += 1;
+        Turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *CLUSTERS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        CLUSTER_ENDED.notify_one();
+    }
+}
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_palimpsest");
 
 /// Three nodes; they end with this value, and print their logs if the test has failed.
 pub struct Nodes {
     pub cluster: Cluster,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Nodes {
@@ -30,8 +51,7 @@ impl Nodes {
     }
 
     pub fn prepare_with(config: Config) -> Nodes {
-        // A test that failed with the turn in its hand has still given it back.
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = Turn::wait();
         let cluster = Cluster::prepare(&config).expect("ports and folders");
         Nodes { cluster, _turn: turn }
     }
