@@ -14,6 +14,7 @@ mod payloads;
 mod pmem;
 mod replies;
 mod requests;
+mod scripts;
 
 /// A function of any bytes, which panics when something does not hold.
 #[derive(Clone, Copy)]
@@ -40,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     outcomes::TARGET,
     commands::TARGET,
     dumps::TARGET,
+    scripts::TARGET,
     disk::TARGET,
     pmem::TARGET,
     identity::TARGET,

@@ -55,6 +55,11 @@ fn dumps_hold() {
 }
 
 #[test]
+fn scripts_hold() {
+    check("scripts");
+}
+
+#[test]
 fn disk_hold() {
     check("disk");
 }

@@ -314,9 +314,7 @@ impl Profile {
         let apart = &mut Prng::new(rng.clone().next_u64() ^ TRANSACTIONS_SALT);
         let may = given.tells_changes && given.mix.is_none() && given.speech.is_none();
         let drawn = match apart.chance(TRANSACTIONS_CHANCE) {
-            true if may => {
-                Some(*apart.pick(&[Mix::Transactions, Mix::Transactions, Mix::Transfers]))
-            }
+            true if may => Some(*apart.pick(&[Mix::Transactions, Mix::Scripts, Mix::Transfers])),
             _ => None,
         };
         match given.mix.filter(|mix| mix.is_of_several_keys()) {
@@ -327,7 +325,8 @@ impl Profile {
         self.speech = Speech::Resp;
         match given.mix.or(drawn) {
             Some(Mix::Transfers) => self.keys.extend([Mix::Transfers; ACCOUNTS]),
-            _ => self.keys.extend((0..apart.between(2, 5)).map(|_| Mix::Transactions)),
+            Some(mix) => self.keys.extend((0..apart.between(2, 5)).map(|_| mix)),
+            None => {}
         }
         self.pace_faults();
     }

@@ -291,7 +291,10 @@ impl Run {
             scrub: profile.scrub,
             update: match profile.speech {
                 Speech::Direct => Arc::new(SimUpdate),
-                Speech::Resp => Arc::new(Interpreter::default()),
+                Speech::Resp => {
+                    let scripts = Some(scripts::ENGINE);
+                    Arc::new(Interpreter { scripts, ..Interpreter::default() })
+                }
             },
             links: profile.links.clone(),
             turn_max: profile.turn_max,

@@ -115,6 +115,7 @@ enum PlannedEvent {
     Turn { node: usize, worker: usize, start: u64 },
     Frame(InFlight),
     Worked { node: usize, start: u64, work: Work },
+    Computed { node: usize, worker: usize, start: u64, input: Input },
     LossRaised { node: usize, start: u64 },
     UptimesDue { node: usize, start: u64 },
     UptimesSaved { node: usize, start: u64 },
@@ -350,6 +351,12 @@ impl World {
             PlannedEvent::Worked { node, start, work } => {
                 if self.is_start(node, start) {
                     self.on_worked(node, work);
+                }
+                Happened::Other
+            }
+            PlannedEvent::Computed { node, worker, start, input } => {
+                if self.is_start(node, start) {
+                    self.on_computed(node, worker, input);
                 }
                 Happened::Other
             }

@@ -31,6 +31,11 @@ fn transactions_are_strictly_serializable() {
 }
 
 #[test]
+fn scripts_are_strictly_serializable() {
+    check(config(Mix::Scripts), 3);
+}
+
+#[test]
 fn transfers_conserve_the_sum() {
     check(config(Mix::Transfers), SEEDS);
 }
@@ -47,7 +52,7 @@ fn contended_transfers_make_progress() {
 fn default_workload_has_transactions() {
     let drawn = |seed| sim::run::drawn(&SimConfig::new("rmwpaxos", seed)).keys;
     let keys: Vec<Mix> = (0..300).flat_map(drawn).collect();
-    for mix in [Mix::Transactions, Mix::Transfers] {
+    for mix in [Mix::Transactions, Mix::Scripts, Mix::Transfers] {
         assert!(keys.contains(&mix), "{}", mix.name());
     }
 }

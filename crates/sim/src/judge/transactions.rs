@@ -275,7 +275,7 @@ mod tests {
     fn ran(watched: Vec<usize>, steps: Vec<Step>, shown: Vec<Shown>) -> (TransactionInput, Ended) {
         let read = watched.iter().map(|_| Some(Vec::new())).collect();
         let output = TransactionOutput::Ran { watched: read, shown };
-        let input = TransactionInput { watched, steps, is_alone: false };
+        let input = TransactionInput { watched, ..TransactionInput::exec(steps) };
         (input, Ended::Returned(Output::Transaction(output)))
     }
 
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn nil_without_a_write_is_found() {
         let steps = vec![Step::Push { list: 1, element: 5 }];
-        let input = TransactionInput { watched: vec![0], steps, is_alone: false };
+        let input = TransactionInput { watched: vec![0], ..TransactionInput::exec(steps) };
         let nil = (input, Ended::Returned(Output::Transaction(TransactionOutput::Overtaken)));
         assert!(judge(Mix::Transactions, vec![push(0, 1), nil.clone()]).is_err());
         let mut unknown = push(0, 1);

@@ -18,9 +18,9 @@ impl Run {
     /// transfers make progress.
     pub(super) fn end_transactions(&mut self) -> Result<(), Wrong> {
         let keys = &self.profile.keys;
-        let of = |mix| (0..keys.len()).filter(|&it| keys[it] == mix).collect();
-        let (lists, accounts): (Vec<usize>, Vec<usize>) =
-            (of(Mix::Transactions), of(Mix::Transfers));
+        let lists: Vec<usize> = (0..keys.len()).filter(|&it| keys[it].is_of_lists()).collect();
+        let accounts: Vec<usize> =
+            (0..keys.len()).filter(|&it| keys[it] == Mix::Transfers).collect();
         if !accounts.is_empty() {
             for round in 0..ROUNDS {
                 self.make_progress(&accounts, round)?;
@@ -58,7 +58,7 @@ impl Run {
     ) -> Result<bool, Wrong> {
         let both = |&list: &usize| [Step::Range { list }, Step::Beside { list }];
         let steps: Vec<Step> = lists.iter().flat_map(both).collect();
-        let input = TransactionInput { watched: Vec::new(), steps, is_alone: false };
+        let input = TransactionInput::exec(steps);
         let shown = match self.ask_finally(first, node, input.into())? {
             Output::Transaction(TransactionOutput::Ran { shown, .. }) => shown,
             other => return Err(format!("a snapshot shows {other:?}").into()),
@@ -86,7 +86,7 @@ impl Run {
                     Step::Add { account: to, amount: 1 },
                     Step::Add { account: at(round + other), amount: -1 },
                 ];
-                let input = TransactionInput { watched: Vec::new(), steps, is_alone: false };
+                let input = TransactionInput::exec(steps);
                 self.clients.ask_node(&mut self.world, node, to, input);
             }
         }

@@ -45,6 +45,8 @@ pub enum Mix {
     /// See [`transactions`](super::transactions), as the next one. All keys of it together.
     Transactions,
     Transfers,
+    /// The same lists, most of them changed by Lua scripts: see [`scripted`](super::scripted).
+    Scripts,
 }
 
 impl Mix {
@@ -95,6 +97,7 @@ impl Mix {
         (Mix::SortedSets, "sorted-sets"),
         (Mix::Transactions, "transactions"),
         (Mix::Transfers, "transfers"),
+        (Mix::Scripts, "scripts"),
     ];
 
     /// The name on the command line.
@@ -117,14 +120,22 @@ impl Mix {
     /// Operations are on several keys.
     #[must_use]
     pub fn is_of_several_keys(self) -> bool {
-        matches!(self, Mix::Transactions | Mix::Transfers)
+        matches!(self, Mix::Transactions | Mix::Transfers | Mix::Scripts)
+    }
+
+    /// Operations are on lists, and on the strings beside them.
+    #[must_use]
+    pub fn is_of_lists(self) -> bool {
+        matches!(self, Mix::Transactions | Mix::Scripts)
     }
 
     /// The command that reveals all of a key, which is the one with this index.
     #[must_use]
     pub fn read(self, key: usize) -> Input {
         match self {
-            Mix::Transactions => TransactionInput::alone(Step::Range { list: key }).into(),
+            Mix::Transactions | Mix::Scripts => {
+                TransactionInput::alone(Step::Range { list: key }).into()
+            }
             Mix::Transfers => TransactionInput::alone(Step::Balance { account: key }).into(),
             Mix::Lists => CollectionInput::Range.into(),
             Mix::Sets => CollectionInput::Members.into(),
@@ -205,7 +216,7 @@ impl Mix {
             // Commands of other clients on the keys of scripts.
             Mix::Lock | Mix::Fence | Mix::Bank => KvInput::Get,
             Mix::Lists | Mix::Sets | Mix::Hashes | Mix::SortedSets => KvInput::Get,
-            Mix::Transactions | Mix::Transfers => KvInput::Get,
+            Mix::Transactions | Mix::Transfers | Mix::Scripts => KvInput::Get,
             Mix::All => match below(rng, 12) {
                 0..3 => KvInput::Get,
                 3 => KvInput::Set(small(rng)),

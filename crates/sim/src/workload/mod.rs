@@ -6,5 +6,6 @@ pub mod operation;
 pub mod redis;
 pub mod retries;
 pub mod script;
+pub mod scripted;
 pub mod transactions;
 pub mod update;

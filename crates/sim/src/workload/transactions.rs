@@ -14,6 +14,7 @@ use crate::clients::{Ended, SimKey};
 use crate::workload::mix::Mix;
 use crate::workload::operation::Output;
 use crate::workload::redis;
+use crate::workload::scripted::{self, ScriptForm};
 
 /// Number of accounts.
 pub const ACCOUNTS: usize = 10;
@@ -86,6 +87,8 @@ pub struct TransactionInput {
     pub steps: Vec<Step>,
     /// One command without `MULTI`.
     pub is_alone: bool,
+    /// A script runs all steps.
+    pub script: Option<ScriptForm>,
 }
 
 /// The view of one step.
@@ -114,6 +117,10 @@ pub fn draw(rng: &mut Prng, mix: Mix, keys: &[SimKey], id: u64, ttl_max: u64) ->
     let own: Vec<usize> = (0..keys.len()).filter(|&it| keys[it].mix == mix).collect();
     match mix {
         Mix::Transfers => on_accounts(rng, &own),
+        Mix::Scripts => {
+            let input = on_lists(rng, &own, id, ttl_max);
+            scripted::draw(rng, input)
+        }
         _ => on_lists(rng, &own, id, ttl_max),
     }
 }
@@ -130,7 +137,7 @@ fn on_lists(rng: &mut Prng, lists: &[usize], id: u64, ttl_max: u64) -> Transacti
             1 => Step::Beside { list },
             _ => Step::Push { list, element },
         };
-        return TransactionInput { watched: Vec::new(), steps: vec![step], is_alone: true };
+        return TransactionInput::alone(step);
     }
     let only_reads = rng.chance(0.15);
     for _ in 0..rng.between(1, STEPS_MAX) {
@@ -159,21 +166,23 @@ fn on_lists(rng: &mut Prng, lists: &[usize], id: u64, ttl_max: u64) -> Transacti
         watched.extend((0..rng.between(1, 2)).map(|_| *rng.pick(lists)));
         watched.dedup();
     }
-    TransactionInput { watched, steps, is_alone: false }
+    TransactionInput { watched, ..TransactionInput::exec(steps) }
 }
 
 fn on_accounts(rng: &mut Prng, accounts: &[usize]) -> TransactionInput {
-    let of = |steps: Vec<Step>, is_alone| TransactionInput { watched: Vec::new(), steps, is_alone };
     if accounts.len() > 1 && rng.chance(0.7) {
         let (from, to) = (rng.below(accounts.len() as u64), rng.below(accounts.len() as u64 - 1));
         let to = (from + 1 + to) % accounts.len() as u64;
         let amount = rng.between(1, 50) as i64;
         let add = |account: u64, amount| Step::Add { account: accounts[account as usize], amount };
-        return of(vec![add(from, -amount), add(to, amount)], false);
+        return TransactionInput::exec(vec![add(from, -amount), add(to, amount)]);
     }
     match rng.chance(0.5) {
-        true => of(vec![Step::Balances], true),
-        false => of(accounts.iter().map(|&account| Step::Balance { account }).collect(), false),
+        true => TransactionInput::alone(Step::Balances),
+        false => {
+            let balance = |&account| Step::Balance { account };
+            TransactionInput::exec(accounts.iter().map(balance).collect())
+        }
     }
 }
 
@@ -182,7 +191,7 @@ fn beside(list: &Key) -> Vec<u8> {
     [b"beside-", list.bytes()].concat()
 }
 
-fn words(step: Step, keys: &[SimKey]) -> Vec<Vec<u8>> {
+pub(super) fn words(step: Step, keys: &[SimKey]) -> Vec<Vec<u8>> {
     let key = |index: usize| keys[index].key.bytes().to_vec();
     let text = |text: &str| text.as_bytes().to_vec();
     match step {
@@ -219,15 +228,28 @@ impl TransactionInput {
     /// One command.
     #[must_use]
     pub fn alone(step: Step) -> TransactionInput {
-        TransactionInput { watched: Vec::new(), steps: vec![step], is_alone: true }
+        TransactionInput { is_alone: true, ..TransactionInput::exec(vec![step]) }
+    }
+
+    /// The commands of one `EXEC`.
+    #[must_use]
+    pub fn exec(steps: Vec<Step>) -> TransactionInput {
+        TransactionInput { watched: Vec::new(), steps, is_alone: false, script: None }
+    }
+
+    /// Commands between `MULTI` and `EXEC`, or one alone.
+    fn commands(&self, keys: &[SimKey]) -> Vec<Vec<Vec<u8>>> {
+        match self.script {
+            Some(form) => vec![scripted::words(form, &self.steps, keys)],
+            None => self.steps.iter().map(|step| words(*step, keys)).collect(),
+        }
     }
 
     /// The commands that a client sends at once.
     #[must_use]
     pub fn lines(&self, keys: &[SimKey]) -> Vec<Vec<Vec<u8>>> {
-        let steps = self.steps.iter().map(|step| words(*step, keys));
         if self.is_alone {
-            return steps.collect();
+            return self.commands(keys);
         }
         let mut lines = Vec::new();
         if !self.watched.is_empty() {
@@ -236,7 +258,7 @@ impl TransactionInput {
             lines.extend(self.watched.iter().map(|&list| words(Step::Range { list }, keys)));
         }
         lines.push(vec![b"MULTI".to_vec()]);
-        lines.extend(steps);
+        lines.extend(self.commands(keys));
         lines.push(vec![b"EXEC".to_vec()]);
         lines
     }
@@ -245,7 +267,8 @@ impl TransactionInput {
     #[must_use]
     pub fn replies(&self) -> usize {
         let watches = usize::from(!self.watched.is_empty()) + self.watched.len();
-        self.steps.len() + if self.is_alone { 0 } else { 2 + watches }
+        let commands = if self.script.is_some() { 1 } else { self.steps.len() };
+        commands + if self.is_alone { 0 } else { 2 + watches }
     }
 
     /// It pushes to one of these lists, or changes an account.
@@ -272,6 +295,12 @@ impl TransactionInput {
         if self.is_alone {
             return match replies {
                 [Reply::Error(text)] => redis::error(text),
+                [Reply::Array(replies)] if self.script.is_some() => {
+                    let shown = self.shown(replies)?;
+                    let ran = TransactionOutput::Ran { watched: Vec::new(), shown };
+                    Some(Ended::Returned(Output::Transaction(ran)))
+                }
+                [_] if self.script.is_some() => None,
                 [reply] => {
                     let shown = vec![shown(self.steps[0], reply)?];
                     let ran = TransactionOutput::Ran { watched: Vec::new(), shown };
@@ -292,15 +321,24 @@ impl TransactionInput {
             Reply::Null | Reply::NullArray if !self.watched.is_empty() => {
                 TransactionOutput::Overtaken
             }
-            Reply::Array(replies) if replies.len() == self.steps.len() => {
-                let steps = self.steps.iter().zip(replies);
-                let shown =
-                    steps.map(|(step, reply)| shown(*step, reply)).collect::<Option<_>>()?;
+            Reply::Array(replies) => {
+                let shown = match (self.script, &replies[..]) {
+                    (None, replies) => self.shown(replies)?,
+                    (Some(_), [Reply::Array(replies)]) => self.shown(replies)?,
+                    _ => return None,
+                };
                 TransactionOutput::Ran { watched: self.watched(before)?, shown }
             }
             _ => return None,
         };
         Some(Ended::Returned(Output::Transaction(ran)))
+    }
+
+    /// The view of each step.
+    fn shown(&self, replies: &[Reply]) -> Option<Vec<Shown>> {
+        let steps = self.steps.iter().zip(replies);
+        let shown: Option<Vec<Shown>> = steps.map(|(step, reply)| shown(*step, reply)).collect();
+        shown.filter(|_| replies.len() == self.steps.len())
     }
 
     /// The watched lists as they were read. An error of `WATCH` leaves all unwatched.

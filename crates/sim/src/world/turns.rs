@@ -5,6 +5,9 @@ use types::Shard;
 
 use super::*;
 
+/// A computation takes at most this, in nanoseconds: others push its transaction meanwhile.
+const COMPUTATION_MAX: u64 = 200_000_000;
+
 /// Computations of the simulator end by themselves.
 #[derive(Debug)]
 struct Endless;
@@ -121,9 +124,10 @@ impl World {
             let Computation { token, program, states, clock, .. } = computation;
             let stop: Arc<dyn Stop> = Arc::new(Endless);
             let ran = program.run_long(&states, clock, &stop);
-            if let Some(process) = &mut self.nodes[node].process {
-                process.workers_state[worker].inbox.push(Input::Computed { token, ran });
-                self.plan_turn(node, worker, self.now);
+            if let Some(SimProcess { start, .. }) = self.nodes[node].process {
+                let at = self.now + self.rng.between(1, COMPUTATION_MAX);
+                let input = Input::Computed { token, ran };
+                self.schedule(at, PlannedEvent::Computed { node, worker, start, input });
             }
         }
         if std::mem::take(&mut out.raise_amnesia) {
@@ -139,6 +143,14 @@ impl World {
         self.warnings.extend(out.warnings.drain(..).map(|text| (node, text)));
         out.suspects.clear();
         spoke
+    }
+
+    /// A computation has ended.
+    pub(super) fn on_computed(&mut self, node: usize, worker: usize, input: Input) {
+        if let Some(process) = &mut self.nodes[node].process {
+            process.workers_state[worker].inbox.push(input);
+            self.plan_turn(node, worker, self.now);
+        }
     }
 
     fn plan_amnesia(&mut self, node: usize) {
