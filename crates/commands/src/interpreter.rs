@@ -4,7 +4,7 @@ use types::{Applied, Clock, Update, View};
 
 use crate::context::Context;
 use crate::lapse;
-use crate::operation;
+use crate::operation::{self, Handler};
 use crate::scripting::ScriptEngine;
 use crate::table;
 
@@ -40,11 +40,17 @@ impl Interpreter {
         let cx = self.context(view, clock);
         let handler = body
             .split_first()
-            .and_then(|(&code, fields)| RUN_BY_CODE[usize::from(code)].map(|run| (run, fields)));
+            .and_then(|(&code, fields)| BY_CODE[usize::from(code)].map(|handler| (handler, fields)));
         match handler {
-            Some((run, fields)) => run(&cx, fields),
+            Some((handler, fields)) => (handler.run)(&cx, fields),
             None => operation::not_understood(),
         }
+    }
+
+    /// The elements that an operation names: see [`operation::Operation::names`].
+    pub(crate) fn names<'a>(&self, body: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+        let (&code, fields) = body.split_first()?;
+        (BY_CODE[usize::from(code)]?.names)(fields)
     }
 
     /// The surroundings of an operation. The caller takes fields that are over off the state.
@@ -53,13 +59,11 @@ impl Interpreter {
     }
 }
 
-type Run = fn(&Context<'_>, &[u8]) -> Applied;
-
 /// The compiler fills this array, and rejects two operations with one code.
-static RUN_BY_CODE: [Option<Run>; 256] = build();
+static BY_CODE: [Option<&Handler>; 256] = build();
 
-const fn build() -> [Option<Run>; 256] {
-    let mut by_code: [Option<Run>; 256] = [None; 256];
+const fn build() -> [Option<&'static Handler>; 256] {
+    let mut by_code: [Option<&'static Handler>; 256] = [None; 256];
     let mut group = 0;
     while group < table::GROUPS.len() {
         let modules = table::GROUPS[group];
@@ -71,7 +75,7 @@ const fn build() -> [Option<Run>; 256] {
                 let code = handlers[handler].code as usize;
                 assert!(by_code[code].is_none(), "two operations have the same code");
                 assert!(code != 0 && code != 255, "the code is reserved");
-                by_code[code] = Some(handlers[handler].run);
+                by_code[code] = Some(&handlers[handler]);
                 handler += 1;
             }
             module += 1;
@@ -88,7 +92,6 @@ mod tests {
     use types::{Malformed, Reply, TimeToLive};
 
     use super::*;
-    use crate::operation::Handler;
     use crate::plan::Plan;
 
     const CLOCK: Clock = Clock { unix: Millis(1_000_000), seed: 0 };
@@ -154,7 +157,7 @@ mod tests {
     #[test]
     fn bodies_of_newer_versions_are_errors() {
         let unknown = Applied::unchanged(crate::errors::NOT_UNDERSTOOD.into());
-        let free = (1..255).find(|code| RUN_BY_CODE[usize::from(*code)].is_none());
+        let free = (1..255).find(|code| BY_CODE[usize::from(*code)].is_none());
         let free = free.expect("not all codes are used");
         for body in [&b""[..], &[0], &[free], &[255, 1], &[1, 0], &[8, 7, 0, 0], &[21, 4]] {
             assert_eq!(apply(body), unknown, "{body:?}");

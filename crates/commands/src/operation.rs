@@ -38,6 +38,14 @@ pub(crate) trait Operation<'a>: Sized {
     /// The reply to a command that fails. The state stays.
     fn run(&self, cx: &Context<'_>) -> RunResult;
 
+    /// The elements of a collection that it reads and changes. `None` if it looks at others, too.
+    ///
+    /// With the names, [`values::Indexed`] runs it on a part of the collection. The order and the
+    /// number of all elements must not matter to it.
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        None
+    }
+
     /// The body: one allocation, none for an operation without fields.
     fn body(&self) -> Bytes {
         let mut len = Length(0);
@@ -62,6 +70,8 @@ pub(crate) struct Handler {
     pub(crate) code: u8,
     /// Decodes the fields and runs the operation.
     pub(crate) run: fn(&Context<'_>, &[u8]) -> Applied,
+    /// Decodes the fields and names the elements.
+    pub(crate) names: for<'a> fn(&'a [u8]) -> Option<Vec<&'a [u8]>>,
     #[cfg(test)]
     pub(crate) name: &'static str,
     #[cfg(test)]
@@ -77,6 +87,7 @@ macro_rules! handlers {
         &[$(crate::operation::Handler {
             code: <$operation as crate::operation::Operation>::CODE,
             run: |cx, fields| crate::operation::run::<$operation>(cx, fields),
+            names: |fields| crate::operation::decode::<$operation>(fields).ok()?.names(),
             #[cfg(test)]
             name: stringify!($operation),
             #[cfg(test)]

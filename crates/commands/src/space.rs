@@ -4,6 +4,8 @@
 //! one change per key. A command that names a key which the space lacks halts: the caller loads
 //! that state and runs everything again.
 
+mod parts;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -12,6 +14,7 @@ use types::limits::KEY_LEN_MAX;
 use types::{
     Applied, Change, Clock, Command, Database, ExpiryChange, Reply, TimeToLive, Update, View,
 };
+use values::Indexed;
 
 use crate::context::Context;
 use crate::errors::ErrorReply;
@@ -51,6 +54,8 @@ pub struct Space {
     clock: Clock,
     database: Option<Database>,
     keys: BTreeMap<Bytes, Held>,
+    /// Values that many commands change. Those in `keys` are older.
+    indexed: BTreeMap<Bytes, Indexed>,
     wanted: Vec<Bytes>,
     budget: Budget,
     /// Work of its commands so far.
@@ -68,6 +73,8 @@ struct Held {
     ends: Option<base::Millis>,
     /// The time to live that was set last.
     set: Option<TimeToLive>,
+    /// Commands on single elements so far.
+    touches: u32,
 }
 
 impl Space {
@@ -78,6 +85,7 @@ impl Space {
             clock,
             database: None,
             keys: BTreeMap::new(),
+            indexed: BTreeMap::new(),
             wanted: Vec::new(),
             budget: Budget::SHORT,
             work: Cell::new(0),
@@ -155,7 +163,10 @@ impl Space {
     /// Bytes of the value at a key, 0 without one.
     #[must_use]
     pub fn value_len(&self, key: &[u8]) -> usize {
-        self.keys.get(key).and_then(|held| held.value.as_ref()).map_or(0, Bytes::len)
+        match self.indexed.get(key) {
+            Some(indexed) => indexed.encoded_len(),
+            None => self.keys.get(key).and_then(|held| held.value.as_ref()).map_or(0, Bytes::len),
+        }
     }
 
     /// Names the database of the keys, for commands that name one.
@@ -177,7 +188,7 @@ impl Space {
         value: Option<Bytes>,
         (ttl, ends): (TimeToLive, Option<base::Millis>),
     ) {
-        let mut held = Held { found: value.clone(), value, ttl, ends, set: None };
+        let mut held = Held { found: value.clone(), value, ttl, ends, set: None, touches: 0 };
         if let Some(lapsed) = lapse::find(held.view(), self.clock) {
             held.change(lapse::removal(lapsed), self.clock);
         }
@@ -251,6 +262,9 @@ impl Space {
     /// # Errors
     /// [`Halt::Unloaded`] and [`Halt::TooLong`]. A command that fails answers its error.
     pub fn run(&mut self, key: &[u8], command: &Command) -> Result<Reply, Halt> {
+        if let Some(reply) = self.run_on_part(key, command)? {
+            return Ok(reply);
+        }
         let work = self.keys.get(key).map_or(0, Held::reading);
         self.begin(work)?;
         let held = self.keys.get_mut(key).ok_or_else(|| unloaded(key))?;
@@ -293,17 +307,20 @@ impl Space {
 
     /// Undoes the changes of a run that halts.
     fn attempt<T>(&mut self, run: impl FnOnce(&mut Space) -> Result<T, Halt>) -> Result<T, Halt> {
+        self.settle_all();
         let before = self.keys.clone();
         let result = run(self);
         if result.is_err() {
             self.keys = before;
+            self.indexed.clear();
         }
         result
     }
 
     /// The change of each key, in the order of the keys. Keys that stay as they were found are left
     /// out.
-    pub fn changes(&self) -> impl Iterator<Item = (&Bytes, Change)> {
+    pub fn changes(&mut self) -> impl Iterator<Item = (&Bytes, Change)> {
+        self.settle_all();
         self.keys
             .iter()
             .map(|(key, held)| (key, held.net()))

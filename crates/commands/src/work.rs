@@ -10,6 +10,10 @@ pub const WORK_MAX: u64 = 5_000_000;
 
 /// Work of any command.
 pub(crate) const COMMAND: u64 = 500;
+/// An element that gets its place in an index.
+pub(crate) const INDEXED: u64 = 150;
+/// A command on single elements of an indexed collection.
+pub(crate) const ON_PART: u64 = 2_000;
 /// A pair of bytes of two strings.
 pub(crate) const CELL: u64 = 2;
 /// An element that is hashed.
@@ -99,8 +103,8 @@ mod tests {
 
     #[test]
     fn later_commands_need_budget() {
-        let value = many("HSET", 20_000);
-        let set = words("HSET k new v");
+        let value = many("RPUSH", 20_000);
+        let set = words("LSET k 7 v");
         let mut space = space(&value);
         let ran = (0..100).take_while(|_| space.execute(&set).is_ok()).count();
         assert!((2..50).contains(&ran), "{ran} commands");
@@ -130,10 +134,11 @@ mod tests {
 
     #[test]
     fn lines_on_one_key_end_without_effect() {
-        let value = many("HSET", 20_000);
-        let lines = vec![words("HSET k new v"); 100];
-        let applied = apply(Some(&value), &crate::lines_on_one_key(lines).body);
-        assert_eq!(applied, types::Applied::unchanged(errors::RUN_AS_TRANSACTION.into()));
+        let value = many("RPUSH", 20_000);
+        let lines = vec![words("LSET k 7 v"); 100];
+        let types::Applied { change, reply } =
+            apply(Some(&value), &crate::lines_on_one_key(lines).body);
+        assert_eq!((change, reply), (Change::None, errors::RUN_AS_TRANSACTION.into()));
     }
 
     /// A line of each row that reads states of keys, and the command that makes them.

@@ -162,7 +162,7 @@ impl Field<'_> {
 }
 
 /// Takes the first field off `rest`. `None` at the end, and when it is cut.
-fn take<'a>(rest: &mut &'a [u8], has_ends: bool) -> Option<Field<'a>> {
+pub(crate) fn take<'a>(rest: &mut &'a [u8], has_ends: bool) -> Option<Field<'a>> {
     let end = if has_ends { varint::take(rest)? } else { 0 };
     let (name, value) = (blobs::take(rest)?, blobs::take(rest)?);
     Some(Field { name, value, end: (end != 0).then_some(end) })

@@ -164,7 +164,7 @@ fn count(mut rest: &[u8]) -> Option<usize> {
     Some(count)
 }
 
-fn take<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
+pub(crate) fn take<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
     let mut from = *rest;
     let element = Element { score: score::take(&mut from)?, member: blobs::take(&mut from)? };
     *rest = from;

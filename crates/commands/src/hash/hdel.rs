@@ -45,6 +45,10 @@ impl<'a> Operation<'a> for DeleteFields<'a> {
         Ok(DeleteFields { names: names::take(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(self.names.clone())
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let mut draft = cx.draft(&self.names)?;
         let deleted = self.names.iter().filter(|name| draft.remove(name)).count();

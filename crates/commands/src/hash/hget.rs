@@ -89,6 +89,10 @@ impl<'a> Operation<'a> for ReadField<'a> {
         Ok(ReadField { property, name: operation::rest(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(vec![self.name])
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let value = cx.hash()?.get(self.name).map(|field| field.value);
         unchanged(match self.property {

@@ -50,6 +50,10 @@ impl<'a> Operation<'a> for IncrementField<'a> {
         Ok(IncrementField { by, name: operation::rest(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(vec![self.name])
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let old = match cx.hash()?.get(self.name) {
             Some(field) => parse_i64(field.value).ok_or(VALUE_NOT_AN_INTEGER)?,

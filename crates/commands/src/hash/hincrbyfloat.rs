@@ -60,6 +60,10 @@ impl<'a> Operation<'a> for IncrementFieldFloat<'a> {
         Ok(IncrementFieldFloat { name, by: operation::rest(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(vec![self.name])
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let old = match cx.hash()?.get(self.name) {
             Some(field) => Extended::parse(field.value).ok_or(VALUE_NOT_A_FLOAT)?,

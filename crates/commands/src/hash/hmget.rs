@@ -46,6 +46,10 @@ impl<'a> Operation<'a> for ReadFields<'a> {
         Ok(ReadFields { names: names::take(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(self.names.clone())
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let fields = cx.draft(&self.names)?;
         let value = |name| fields.get(name).map(|field| field.value);

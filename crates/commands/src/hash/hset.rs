@@ -118,6 +118,10 @@ impl<'a> Operation<'a> for SetFields<'a> {
         if is_whole { Ok(SetFields { form, pairs }) } else { Err(Malformed) }
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(self.pairs.iter().step_by(2).copied().collect())
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let names: Vec<&[u8]> = self.pairs.iter().step_by(2).copied().collect();
         let mut draft = cx.draft(&names)?;

@@ -48,6 +48,10 @@ impl<'a> Operation<'a> for Add<'a> {
         Ok(Add { members: operation::blobs(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(self.members.clone())
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         add(cx, &self.members)
     }

@@ -66,6 +66,10 @@ impl<'a> Operation<'a> for IsMember<'a> {
         Ok(IsMember { member: operation::rest(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(vec![self.member])
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let is_member = cx.set()?.is_some_and(|set| set.contains(self.member));
         unchanged(Reply::count(is_member))
@@ -87,6 +91,10 @@ impl<'a> Operation<'a> for AreMembers<'a> {
 
     fn decode(fields: &mut Reader<'a>) -> Result<AreMembers<'a>, Malformed> {
         Ok(AreMembers { members: operation::blobs(fields)? })
+    }
+
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(self.members.clone())
     }
 
     fn run(&self, cx: &Context<'_>) -> RunResult {

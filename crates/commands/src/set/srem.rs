@@ -47,6 +47,10 @@ impl<'a> Operation<'a> for Remove<'a> {
         Ok(Remove { members: operation::blobs(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(self.members.clone())
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         remove(cx, &self.members)
     }

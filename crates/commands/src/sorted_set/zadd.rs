@@ -160,6 +160,10 @@ impl<'a> Operation<'a> for Add<'a> {
         if is_sound { Ok(Add { options, elements }) } else { Err(Malformed) }
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(self.elements.iter().map(|element| element.member).collect())
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let found = cx.sorted_set()?;
         if found.is_none() && self.has(XX) {

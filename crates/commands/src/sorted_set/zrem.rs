@@ -45,6 +45,10 @@ impl<'a> Operation<'a> for Remove<'a> {
         Ok(Remove { members: members::decode(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(self.members.clone())
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let Some(set) = cx.sorted_set()? else { return unchanged(Reply::Integer(0)) };
         let ranks = Named::find(&set, self.members.iter().copied(), cx.clock.seed).ranks();

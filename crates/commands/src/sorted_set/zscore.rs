@@ -67,6 +67,10 @@ impl<'a> Operation<'a> for Score<'a> {
         Ok(Score { member: operation::rest(fields)? })
     }
 
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(vec![self.member])
+    }
+
     fn run(&self, cx: &Context<'_>) -> RunResult {
         let found = cx.sorted_set()?.and_then(|set| set.find(self.member));
         unchanged(found.map_or(Reply::Null, |found| double(found.score)))
@@ -87,6 +91,10 @@ impl<'a> Operation<'a> for Scores<'a> {
 
     fn decode(fields: &mut Reader<'a>) -> Result<Scores<'a>, Malformed> {
         Ok(Scores { members: members::decode(fields)? })
+    }
+
+    fn names(&self) -> Option<Vec<&'a [u8]>> {
+        Some(self.members.clone())
     }
 
     fn run(&self, cx: &Context<'_>) -> RunResult {
