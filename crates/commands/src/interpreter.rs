@@ -38,9 +38,9 @@ impl Update for Interpreter {
 impl Interpreter {
     fn run(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
         let cx = self.context(view, clock);
-        let handler = body
-            .split_first()
-            .and_then(|(&code, fields)| BY_CODE[usize::from(code)].map(|handler| (handler, fields)));
+        let handler = body.split_first().and_then(|(&code, fields)| {
+            BY_CODE[usize::from(code)].map(|handler| (handler, fields))
+        });
         match handler {
             Some((handler, fields)) => (handler.run)(&cx, fields),
             None => operation::not_understood(),

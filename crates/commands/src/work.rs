@@ -10,8 +10,8 @@ pub const WORK_MAX: u64 = 5_000_000;
 
 /// Work of any command.
 pub(crate) const COMMAND: u64 = 500;
-/// An element that gets its place in an index.
-pub(crate) const INDEXED: u64 = 150;
+/// A byte of a value that gets an index.
+pub(crate) const INDEXED: u64 = 6;
 /// A command on single elements of an indexed collection.
 pub(crate) const ON_PART: u64 = 2_000;
 /// A pair of bytes of two strings.

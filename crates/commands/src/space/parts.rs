@@ -33,9 +33,9 @@ impl Space {
         held.touches += 1;
         if !is_indexed && held.touches > TOUCHES_MIN {
             held.touches = 0;
-            let value = held.value.as_ref();
-            if let Some(indexed) = value.and_then(|value| Indexed::of(value, self.clock.seed)) {
-                self.add(indexed.count() as u64 * work::INDEXED);
+            let value = held.value.clone().unwrap_or_default();
+            self.charge(value.len() as u64 * work::INDEXED)?;
+            if let Some(indexed) = Indexed::of(&value, self.clock.seed) {
                 self.indexed.insert(Bytes::copy_from_slice(key), indexed);
             }
         }

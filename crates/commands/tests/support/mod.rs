@@ -73,7 +73,10 @@ impl Store {
     fn run_together(&mut self, args: &[&[u8]], keys: &[usize]) -> Reply {
         let interpreter = self.interpreter;
         let clock = Clock { unix: Millis(self.now), seed: 0 };
-        let mut space = commands::Space::new(&interpreter, clock).in_database(types::Database(0));
+        let budget = commands::Budget { work: u64::MAX, ..commands::Budget::SHORT };
+        let mut space = commands::Space::new(&interpreter, clock)
+            .in_database(types::Database(0))
+            .with_budget(budget);
         for &key in keys {
             self.drop_expired(args[key]);
             space.load(Bytes::copy_from_slice(args[key]), self.view(args[key]));
