@@ -85,7 +85,10 @@ pub(crate) fn run(arguments: &Arguments<'_>, space: &mut Space) -> Result<Reply,
     let (keys, rest) = args[3..].split_at(count);
     let is_read_only = arguments.spec.name == "eval_ro";
     let call = ScriptCall { source: args[1], keys, args: rest, is_read_only };
-    (engine.run)(&call, space)
+    space.set_scripted(true);
+    let reply = (engine.run)(&call, space);
+    space.set_scripted(false);
+    reply
 }
 
 /// The number of keys of `EVAL` and its variants.

@@ -62,6 +62,7 @@ pub struct Space {
     work: Cell<u64>,
     permission: Permission,
     trace: Option<Trace>,
+    is_scripted: bool,
 }
 
 /// A state, and its changes.
@@ -91,7 +92,18 @@ impl Space {
             work: Cell::new(0),
             permission: Permission::default(),
             trace: None,
+            is_scripted: false,
         }
+    }
+
+    /// Whether a script calls the commands.
+    #[must_use]
+    pub(crate) fn is_scripted(&self) -> bool {
+        self.is_scripted
+    }
+
+    pub(crate) fn set_scripted(&mut self, is_scripted: bool) {
+        self.is_scripted = is_scripted;
     }
 
     /// Sets the limits of the run.

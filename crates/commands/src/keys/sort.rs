@@ -177,8 +177,9 @@ fn need<'e>(
 fn selected(key: &[u8], options: &Options<'_>, space: &Space) -> Result<Vec<Vec<u8>>, Halt> {
     let Elements { all, is_set } = Elements::of(&space.context(key)?)?;
     let range = options.range(all.len());
-    let sorted = match (options.is_unsorted, is_set && options.destination.is_some()) {
-        // A set has no order of its own, and a stored list must have one.
+    let needs_order = options.destination.is_some() || space.is_scripted();
+    let sorted = match (options.is_unsorted, is_set && needs_order) {
+        // A set has no order of its own. A stored list must have one, and scripts rely on one.
         (true, true) => {
             order(all, &Options { by: None, is_alpha: true, ..options.clone() }, space)?
         }

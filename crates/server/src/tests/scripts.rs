@@ -35,6 +35,22 @@ fn scripts_run_on_no_key_one_key_and_several() {
 }
 
 #[test]
+fn scripts_see_sets_in_order() {
+    check(&[
+        ("SADD s b c a", ":3"),
+        ("SORT s BY _", "*3\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\na"),
+        (
+            "EVAL \"return redis.call('sort',KEYS[1],'by','_')\" 1 s",
+            "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc",
+        ),
+        ("MULTI", "+OK"),
+        ("EVAL \"return redis.call('sort',KEYS[1],'by','_','desc')[1]\" 1 s", "+QUEUED"),
+        ("SORT s BY _ LIMIT 0 1", "+QUEUED"),
+        ("EXEC", "*2\r\n$1\r\nc\r\n*1\r\n$1\r\nb"),
+    ]);
+}
+
+#[test]
 fn undeclared_keys_make_a_transaction() {
     let once = format!("EVAL \"{UNDECLARED}\" 0");
     let beside = format!("EVAL \"redis.call('incr',KEYS[1]) {UNDECLARED}\" 1 a");
