@@ -49,12 +49,15 @@ pub(crate) fn of_line(
     transaction
 }
 
-/// The line may change a key. A script says in its first line if it does not.
+/// The line may change a key. A script says in its first line if it does not, and `SORT` writes to
+/// a second key only.
 pub(crate) fn writes(line: &[&[u8]]) -> bool {
     let Ok(spec) = commands::find(line) else { return false };
-    let is_script = matches!(spec.execution, Execution::Script);
-    let is_quiet = || line.get(1).is_some_and(|source| scripts::is_read_only(source));
-    spec.may_write() && !(is_script && is_quiet())
+    let is_quiet = match spec.execution {
+        Execution::Script => line.get(1).is_some_and(|source| scripts::is_read_only(source)),
+        _ => spec.name == "sort" && spec.key_indexes(line).len() == 1,
+    };
+    spec.may_write() && !is_quiet
 }
 
 /// The line runs a script.
@@ -304,4 +307,24 @@ pub(crate) fn versions(keys: Vec<Key>, reply: &Reply) -> Vec<(Key, Option<u64>)>
         _ => None,
     };
     keys.into_iter().zip(all.iter().map(version)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sort_writes_only_with_a_destination() {
+        for (line, expected) in [
+            ("SORT k BY w_* GET #", false),
+            ("SORT k STORE k", true),
+            ("sort k by store store k", true),
+            ("SORT_RO k BY w_*", false),
+            ("GET k", false),
+            ("SET k v", true),
+        ] {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            assert_eq!(writes(&words), expected, "{line}");
+        }
+    }
 }
