@@ -144,6 +144,11 @@ fn sort_answers_as_in_redis() {
 }
 
 #[test]
+fn table_answers_as_in_redis_7_4() {
+    check("redis-7.4.1-command.txt");
+}
+
+#[test]
 fn own_limits_and_departures() {
     check("own.txt");
 }

@@ -163,7 +163,11 @@ fn get_keys(args: &Arguments<'_>) -> Result<Reply, ErrorReply> {
 }
 
 fn get_keys_and_flags(args: &Arguments<'_>) -> Result<Reply, ErrorReply> {
-    keys(&args.all[2..], |key, range| Reply::array([Reply::copy(key), flags_of(range)]))
+    let line = &args.all[2..];
+    keys(line, |key, range| {
+        let flags = flags_for(line).unwrap_or(range.flags);
+        Reply::array([Reply::copy(key), flag_set(flags)])
+    })
 }
 
 /// `COMMAND LIST [FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`.
@@ -215,7 +219,36 @@ fn keys(args: &[&[u8]], show: impl Fn(&[u8], &KeyRange) -> Reply) -> Result<Repl
     }
     let show_key = |(index, range): (usize, &KeyRange)| show(args[index], range);
     let found: Vec<Reply> = spec.named_keys(args).into_iter().map(show_key).collect();
-    if found.is_empty() { Err(errors::INVALID_ARGUMENTS) } else { Ok(Reply::Array(found)) }
+    if found.is_empty() && !spec.has(Flag::NoMandatoryKeys) {
+        return Err(errors::INVALID_ARGUMENTS);
+    }
+    Ok(Reply::Array(found))
+}
+
+/// The flags of the key of commands whose options decide about them.
+fn flags_for(line: &[&[u8]]) -> Option<&'static [&'static str]> {
+    match line[0].to_ascii_lowercase().as_slice() {
+        b"set" => {
+            let gets = line.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"GET"));
+            Some(if gets { &["RW", "access", "update"] } else { &["OW", "update"] })
+        }
+        b"bitfield" => {
+            let reads = only_gets(&line[2..]);
+            Some(if reads { &["RO", "access"] } else { &["RW", "access", "update"] })
+        }
+        _ => None,
+    }
+}
+
+/// Whether `BITFIELD` with these arguments changes no bit. A wrong argument counts as a change.
+fn only_gets(mut rest: &[&[u8]]) -> bool {
+    while let [word, tail @ ..] = rest {
+        rest = match (word.to_ascii_uppercase().as_slice(), tail) {
+            (b"GET", [_, _, tail @ ..]) | (b"OVERFLOW", [_, tail @ ..]) => tail,
+            _ => return false,
+        };
+    }
+    true
 }
 
 fn info_of(spec: &CommandSpec) -> Reply {
@@ -266,7 +299,7 @@ fn key_spec(keys: &KeyRange) -> Reply {
 
 fn noted(keys: &KeyRange, [begin, find]: [Reply; 2]) -> Reply {
     let notes = (!keys.notes.is_empty()).then(|| ("notes", Reply::bulk(keys.notes)));
-    let fields = [("flags", flags_of(keys)), ("begin_search", begin), ("find_keys", find)];
+    let fields = [("flags", flag_set(keys.flags)), ("begin_search", begin), ("find_keys", find)];
     Reply::map(notes.into_iter().chain(fields))
 }
 
@@ -275,8 +308,8 @@ fn range(last: i64, step: usize) -> Reply {
     Reply::map(numbers.map(|(name, number)| (name, Reply::Integer(number))))
 }
 
-fn flags_of(keys: &KeyRange) -> Reply {
-    Reply::set(keys.flags.iter().map(|&flag| Reply::simple(flag)))
+fn flag_set(flags: &[&'static str]) -> Reply {
+    Reply::set(flags.iter().map(|&flag| Reply::simple(flag)))
 }
 
 fn docs_of<'a>(specs: impl Iterator<Item = &'a CommandSpec>) -> Reply {
