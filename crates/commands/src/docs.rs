@@ -71,6 +71,10 @@ A plain `SET` is a `write`. With a condition, `GET` or `KEEPTTL` it is an `updat
 | wrong options | an error, whether the key exists or not |
 | `LSET` with an index beyond 32 bits | an error; Redis replaces another element |
 | `OBJECT ENCODING` of lists | a short rest of two quicklist nodes is a listpack; a failed `LSET` or `LINSERT` converts no list |
+| `OBJECT ENCODING` of strings | by content: a number is `int`. Redis says `raw` after `APPEND` and `SETRANGE` |
+| thresholds of encodings, such as `hash-max-listpack-entries` | `CONFIG SET` takes them without effect |
+| patterns of `KEYS` and its like | may nest more than 1,000 stars deep, at which Redis ends |
+| `PFCOUNT` | a read: it keeps no count in the key |
 | `DBSIZE` | a list from a quorum below 100,000 keys; above, the count that the node maintains |
 | `INFO keyspace` | that count: exact below 100,000 keys per worker, within 1 % above; without `avg_ttl` |
 | `OBJECT IDLETIME` | an error: times of access are not kept |
