@@ -64,8 +64,8 @@ pub struct Effects<M> {
     pub warnings: Vec<String>,
     /// Keys whose commands wait for the end of a transaction, which the worker sees to.
     pub locked: Vec<(Key, Lock)>,
-    /// Records of transactions that should be forgotten by now.
-    pub records: Vec<Key>,
+    /// Records of transactions that should be forgotten by now, and since when each stays.
+    pub records: Vec<(Key, Nanos)>,
     /// A fence shuts out this node's ballots of incarnations below. The worker takes a later one,
     /// and calls [`Protocol::renew`](crate::Protocol::renew).
     pub fenced: Option<Incarnation>,

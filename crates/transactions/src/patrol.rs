@@ -28,13 +28,16 @@ pub(crate) struct Patrol {
     /// One of them could not be settled now.
     has_failed: bool,
     is_aborted: bool,
+    /// If its coordinator lived, it would have forgotten the record.
+    is_old: bool,
 }
 
 impl Patrol {
     /// `None` for a key that is none of a record.
-    pub(crate) fn new(record: Key) -> Option<Patrol> {
+    pub(crate) fn new(record: Key, is_old: bool) -> Option<Patrol> {
         let txid = Txid::decode(&mut Reader::new(record.bytes().get(1..)?)).ok()?;
-        Some(Patrol { record, txid, left: BTreeSet::new(), has_failed: false, is_aborted: false })
+        let left = BTreeSet::new();
+        Some(Patrol { record, txid, left, has_failed: false, is_aborted: false, is_old })
     }
 
     pub(crate) fn start(&self, out: &mut Out) {
@@ -94,8 +97,8 @@ impl Patrol {
         match cx.holder(self.txid) {
             Holder::Replaced => self.forget_aborted(out),
             Holder::Up => out.ask(self.txid),
-            Holder::Gone => return self.forget_fenced(out),
-            Holder::Away => return true,
+            Holder::Gone if self.is_old => return self.forget_fenced(out),
+            Holder::Gone | Holder::Away => return true,
         }
         false
     }

@@ -234,15 +234,16 @@ impl Service {
         self.resolvers.insert(place, resolver);
     }
 
-    /// A record of this database stays for longer than a transaction takes.
-    pub fn on_record(&mut self, cx: &mut Cx<'_>, database: Database, record: Key) {
+    /// A record of this database stays for longer than a transaction takes. `is_old`: a coordinator
+    /// that lives would have forgotten it since.
+    pub fn on_record(&mut self, cx: &mut Cx<'_>, database: Database, record: Key, is_old: bool) {
         let place = (database, record);
         if self.patrols.len() >= PATROLS_MAX {
             let oldest = self.patrols.iter().min_by_key(|(_, (id, _))| *id);
             let oldest = oldest.map(|(place, _)| place.clone());
             oldest.map(|place| self.patrols.remove(&place));
         }
-        let Some(patrol) = Patrol::new(place.1.clone()) else { return };
+        let Some(patrol) = Patrol::new(place.1.clone(), is_old) else { return };
         let mut out = Requests::default();
         patrol.start(&mut out);
         self.last_id += 1;

@@ -93,7 +93,7 @@ impl<P: Protocol> EngineOf<P> {
         let locked = self.fx.locked.drain(..);
         shared.locked.extend(locked.map(|(key, lock)| (self.database, key, lock)));
         let records = self.fx.records.drain(..);
-        shared.records.extend(records.map(|key| (self.database, key)));
+        shared.records.extend(records.map(|(key, since)| (self.database, key, since)));
         for key in std::mem::take(&mut self.fx.disowned) {
             self.disown(shared, key.shard(), Some(&key));
         }

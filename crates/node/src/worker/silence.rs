@@ -53,7 +53,12 @@ impl Silence {
     pub(crate) fn is_gone(&self, node: NodeId, now: Nanos) -> bool {
         let left = self.left.iter().find(|(left, _)| *left == node);
         let (Some((_, left)), Some(reached)) = (left, self.reached) else { return false };
-        now >= *left.max(&reached) + self.gone_after
+        self.is_over(*left.max(&reached), now)
+    }
+
+    /// A peer that was silent since then may be gone for good.
+    pub(crate) fn is_over(&self, since: Nanos, now: Nanos) -> bool {
+        now >= since + self.gone_after
     }
 }
 

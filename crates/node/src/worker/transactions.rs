@@ -105,9 +105,10 @@ impl Worker {
         for (database, key, lock) in std::mem::take(&mut self.shared.locked) {
             self.on_locked(database, key, lock);
         }
-        for (hidden, record) in std::mem::take(&mut self.shared.records) {
+        for (hidden, record, since) in std::mem::take(&mut self.shared.records) {
             let Some(database) = hidden.beside() else { continue };
-            self.with_service(|service, cx| service.on_record(cx, database, record));
+            let is_old = self.shared.silence.is_over(since, self.shared.now);
+            self.with_service(|service, cx| service.on_record(cx, database, record, is_old));
         }
         for (tag, outcome) in std::mem::take(&mut self.service_outcomes) {
             self.with_service(|service, cx| service.on_outcome(cx, tag.0 & TOKEN_MASK, outcome));

@@ -108,8 +108,9 @@ pub(crate) struct WorkerState {
     pub(crate) fenced: Option<Incarnation>,
     /// Keys whose commands wait for the end of a transaction.
     pub(crate) locked: Vec<(Database, Key, Lock)>,
-    /// Records that should be forgotten by now, each with its hidden keyspace.
-    pub(crate) records: Vec<(Database, Key)>,
+    /// Records that should be forgotten by now, each with its hidden keyspace, and since when it
+    /// stays.
+    pub(crate) records: Vec<(Database, Key, Nanos)>,
     pub(crate) warnings: Vec<String>,
     pub(crate) hold: AmnesiaHold,
     pub(crate) scans: Vec<ScanInFlight>,

@@ -54,6 +54,28 @@ pub(super) fn late_commit_of_one_taken_for_gone() {
     finish(world);
 }
 
+/// One broken link makes a node look gone. If it lives, it forgets its records itself.
+#[test]
+fn new_record_of_one_taken_for_gone_stays() {
+    let mut world = World::new(1, Faults::NONE);
+    world.begin(0, &[0, 1]);
+    world.deliver_one();
+    world.deliver_one();
+    world.pause(0);
+    world.take_for_gone(0, true);
+    world.begin_plain(1, 0);
+    world.run_for(300);
+    world.look_after_new_records(1);
+    world.deliver_all_of(1);
+    assert_eq!(world.records(), 1, "{}", world.trace());
+    world.look_after_records(1);
+    world.deliver_all_of(1);
+    assert_eq!(world.records(), 0, "{}", world.trace());
+    world.take_for_gone(0, false);
+    world.resume(0);
+    finish(world);
+}
+
 /// T1: the commit waits at its node while that takes another incarnation.
 pub(super) fn commit_of_a_former_incarnation() {
     let mut world = World::new(1, Faults::NONE);

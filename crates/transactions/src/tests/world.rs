@@ -419,7 +419,7 @@ impl World {
                 let span = 10 + self.rng.below(120);
                 self.paused_until[node] = self.now + Nanos::from_millis(span);
             }
-            7 => self.find_records(node),
+            7 => self.find_records(node, true),
             8 if self.faults.is_on && self.rng.chance(0.3) => self.gone[node] ^= true,
             _ => {
                 for _ in 0..self.rng.below(6) {
@@ -653,7 +653,7 @@ impl World {
         self.paused_until = vec![Nanos::ZERO; NODES];
         self.run_dry();
         for node in 0..NODES {
-            self.find_records(node);
+            self.find_records(node, true);
             self.run_dry();
         }
         for list in 0..KEYS {
@@ -663,13 +663,13 @@ impl World {
     }
 
     /// This node is told of all records.
-    fn find_records(&mut self, node: usize) {
+    fn find_records(&mut self, node: usize, are_old: bool) {
         let records = self.registers.all.iter().filter(|(_, register)| register.value.is_some());
         let records = records.map(|((database, key), _)| (*database, key.clone()));
         let records: Vec<(Database, Key)> =
             records.filter(|(database, _)| database.is_hidden()).collect();
         for (_, record) in records {
-            self.with(node, |service, cx| service.on_record(cx, DATABASE, record));
+            self.with(node, |service, cx| service.on_record(cx, DATABASE, record, are_old));
         }
     }
 

@@ -74,8 +74,8 @@ impl Core {
             return;
         }
         let Fence { node, below } = fence;
-        // No other node mints ballots.
-        if cx.replicas.peers.get(node).is_none() {
+        // No other node mints ballots, and only those of records are fenced.
+        if !self.env.transient || cx.replicas.peers.get(node).is_none() {
             return;
         }
         let is_new = cx.metas.get_mut(key.shard()).fences.raise(node, below);

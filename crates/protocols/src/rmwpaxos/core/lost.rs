@@ -40,7 +40,8 @@ impl Core {
 
     /// Takes the fences that another member reports beside a register of the shard.
     pub(crate) fn take_fences(&mut self, cx: &mut Cx<'_>, shard: Shard, fences: &Fences) {
-        if !fences.is_empty()
+        if self.env.transient
+            && !fences.is_empty()
             && !mutation::is(Mutation::FenceNotRecovered)
             && cx.metas.get_mut(shard).fences.merge(fences)
         {

@@ -32,11 +32,11 @@ const NOTED_MAX: usize = 65_536;
 /// Registers told per timer.
 const TOLD_MAX: usize = 256;
 
-/// When a register is looked at next, and when it is no more.
+/// Since when a register lingers, and when it is looked at next.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
+    since: Nanos,
     at: Nanos,
-    until: Nanos,
 }
 
 /// Registers that linger.
@@ -59,9 +59,7 @@ impl Lingering {
 
     pub(crate) fn note(&mut self, cx: &mut Cx<'_>, key: &Key) {
         if self.noted.len() < NOTED_MAX && !self.noted.contains_key(key) {
-            let patience = if self.transient { RECORD_GIVE_UP_AFTER } else { GIVE_UP_AFTER };
-            let noted = Noted { at: cx.now + AFTER, until: cx.now + patience };
-            self.noted.insert(key.clone(), noted);
+            self.noted.insert(key.clone(), Noted { since: cx.now, at: cx.now + AFTER });
             self.arm(cx);
         }
     }
@@ -81,13 +79,14 @@ impl Lingering {
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.armed = None;
         let me = cx.replicas.me();
-        self.noted.retain(|_, noted| cx.now < noted.until);
+        let patience = if self.transient { RECORD_GIVE_UP_AFTER } else { GIVE_UP_AFTER };
+        self.noted.retain(|_, noted| cx.now < noted.since + patience);
         let due = self.noted.iter().filter(|(_, noted)| noted.at <= cx.now).take(TOLD_MAX);
-        let due: Vec<(Key, Nanos)> = due.map(|(key, noted)| (key.clone(), noted.until)).collect();
-        for (key, until) in due {
+        let due: Vec<(Key, Nanos)> = due.map(|(key, noted)| (key.clone(), noted.since)).collect();
+        for (key, since) in due {
             let is_mine = is_first(cx.replicas_of(key.shard()), &key);
             let pause = if is_mine { AGAIN_AFTER } else { AFTER };
-            self.noted.insert(key.clone(), Noted { at: cx.now + pause, until });
+            self.noted.insert(key.clone(), Noted { since, at: cx.now + pause });
             if is_mine {
                 cx.fx.send_now(me, Message::Touch { key, due: Due::Linger });
             }
@@ -102,7 +101,10 @@ impl Lingering {
             return self.forget(&key);
         };
         match state.lock() {
-            None => cx.fx.records.push(key),
+            None => {
+                let since = self.noted.get(&key).map_or(cx.now, |noted| noted.since);
+                cx.fx.records.push((key, since));
+            }
             Some(lock) => {
                 let record = Bytes::copy_from_slice(lock.record);
                 let (version, generation) = (lock.version, lock.generation);

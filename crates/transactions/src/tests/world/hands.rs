@@ -98,8 +98,13 @@ impl World {
         all.filter(|((database, _), it)| database.is_hidden() && it.value.is_some()).count()
     }
 
-    /// This node looks after all records.
+    /// This node looks after all records, which have been there for minutes.
     pub(in super::super) fn look_after_records(&mut self, node: usize) {
-        self.find_records(node);
+        self.find_records(node, true);
+    }
+
+    /// This node looks after all records. They are new.
+    pub(in super::super) fn look_after_new_records(&mut self, node: usize) {
+        self.find_records(node, false);
     }
 }
