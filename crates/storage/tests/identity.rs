@@ -116,12 +116,15 @@ fn what_was_saved_is_there_after_a_restart() {
     let clock = SavedClock { shown: Millis(5_000), until: Millis(6_000) };
     dir.update(|identity| identity.clocks = vec![clock]).expect("it saves");
     assert_eq!(dir.raise_amnesia().expect("it saves"), AmnesiaCount(1));
+    let incarnation = dir.raise_incarnation().expect("it saves");
+    assert_eq!(incarnation, Incarnation(2), "the start took the first");
     drop(dir);
     let dir = scratch.open().expect("it is ours");
     let identity = dir.identity().expect("it was saved");
     assert_eq!((identity.cluster, identity.standing), (Some(cluster(42)), Standing::Formed));
     assert_eq!((&identity.clocks[..], identity.amnesia), (&[clock][..], AmnesiaCount(1)));
     assert_eq!(identity.members, members());
+    assert_eq!(identity.incarnation, incarnation);
     assert!(!dir.is_empty());
 }
 

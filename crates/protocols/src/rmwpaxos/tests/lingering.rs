@@ -7,6 +7,7 @@ use types::{Access, Command, Incarnation, NodeId, Outcome, Settle, Take, Then, T
 use super::steps::claim;
 use super::strings::Ask;
 use super::world::{Ways, World};
+use crate::rmwpaxos::services::lingering::Lingering;
 
 const TXID: Txid = Txid { start: 1, node: NodeId(1), incarnation: Incarnation(1), counter: 1 };
 
@@ -87,4 +88,24 @@ fn lock_is_found_after_all_have_restarted() -> Result<(), String> {
     (0..3).for_each(|node| world.crash(node, usize::MAX));
     pass(&mut world, 60);
     claim(!told(&mut world).is_empty(), "a walk meets it")
+}
+
+/// A silent coordinator counts as gone after two minutes. Its record is still told then.
+#[test]
+fn record_is_told_for_minutes() -> Result<(), String> {
+    let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
+    let mut world = World::with(3, true, 1, ways);
+    for node in &mut world.nodes {
+        node.protocol.core.env_mut().transient = true;
+        node.protocol.parts.lingering = Lingering::new(true);
+    }
+    world.write(0, Ask::Append("v"));
+    pass(&mut world, 150);
+    world.recorded.clear();
+    pass(&mut world, 6);
+    claim(!world.recorded.is_empty(), "one node is told")?;
+    pass(&mut world, 150);
+    world.recorded.clear();
+    pass(&mut world, 10);
+    claim(world.recorded.is_empty(), "the next walk finds it")
 }

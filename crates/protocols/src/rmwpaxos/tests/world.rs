@@ -110,6 +110,8 @@ pub(super) struct World {
     holds: BTreeMap<Tag, Option<Outcome>>,
     /// Locks that commands wait for, by their nodes.
     pub locked: Vec<(usize, Lock)>,
+    /// Nodes that were told of a record.
+    pub recorded: Vec<usize>,
     /// By node, the incarnation below which a fence shut it out.
     pub fenced: BTreeMap<usize, Incarnation>,
     /// The node, and the start of its process, that must answer.
@@ -161,6 +163,7 @@ impl World {
             listings: BTreeMap::new(),
             holds: BTreeMap::new(),
             locked: Vec::new(),
+            recorded: Vec::new(),
             fenced: BTreeMap::new(),
             asked_at: BTreeMap::new(),
             histories: BTreeMap::new(),
@@ -356,12 +359,9 @@ impl World {
             self.fault.get_or_insert(violation.0);
         }
         self.locked.extend(fx.locked.into_iter().map(|(_, lock)| (index, lock)));
-        if let Some(below) = fx.fenced {
-            self.fenced.insert(index, below);
-        }
-        for (timer, at) in fx.timers {
-            node.timers.insert((at, timer));
-        }
+        self.recorded.extend(fx.records.iter().map(|_| index));
+        self.fenced.extend(fx.fenced.map(|below| (index, below)));
+        node.timers.extend(fx.timers.into_iter().map(|(timer, at)| (at, timer)));
         self.find_false_denial(index, &fx.sends);
         let node = &mut self.nodes[index];
         let registers = fx.disowned.into_iter().map(|key| (key.shard(), Some(key)));
