@@ -41,6 +41,14 @@ impl Conflict {
         Conflict { lock, asked: None, pause: PAUSE_MIN, is_finished: false, is_aborted: false }
     }
 
+    /// Moves all times back by so much. `now`: the present after that.
+    #[cfg(test)]
+    pub(crate) fn shift(&mut self, span: Nanos, now: Nanos) {
+        let asked = self.asked.map(|asked| asked - span);
+        // Silence that is longer has the same effect.
+        self.asked = asked.map(|asked| asked.max(now - SILENT_AFTER));
+    }
+
     /// The key was looked at again.
     pub(crate) fn meet(&mut self, lock: Lock) {
         if lock.txid != self.lock.txid {

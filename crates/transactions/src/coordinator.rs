@@ -54,7 +54,7 @@ pub(crate) struct Coordinator {
     /// Keys that a request with an unknown outcome may have taken.
     unclear: BTreeSet<Key>,
     phase: Phase,
-    runs: u32,
+    pub(crate) runs: u32,
     /// Its runs hold up a worker for too long.
     is_long: bool,
 }
@@ -135,6 +135,16 @@ impl Coordinator {
 
     pub(crate) fn deadline(&self) -> Nanos {
         self.deadline
+    }
+
+    /// See [`Conflict::shift`]. Its deadline stays.
+    #[cfg(test)]
+    pub(crate) fn shift(&mut self, span: Nanos, now: Nanos) {
+        for step in self.keys.values_mut() {
+            if let KeyStep::Taking(Some(conflict)) | KeyStep::Blocked(conflict) = step {
+                conflict.shift(span, now);
+            }
+        }
     }
 
     /// This node may still commit it.

@@ -37,6 +37,12 @@ impl Resolver {
         Resolver { key, conflict: Conflict::new(lock), again: false }
     }
 
+    /// See [`Conflict::shift`].
+    #[cfg(test)]
+    pub(crate) fn shift(&mut self, span: Nanos, now: Nanos) {
+        self.conflict.shift(span, now);
+    }
+
     pub(crate) fn start(&self, out: &mut Out) {
         out.run_hidden(Purpose::ReadRecord, self.record(), record::read());
     }

@@ -13,6 +13,9 @@ use crate::program::{Computation, Mode, Program, Ran, States, Transaction};
 use crate::resolver::{self, Resolver};
 use crate::snapshot::{self, Snapshot};
 
+#[cfg(test)]
+mod canonical;
+
 /// Records that are looked after at a time.
 const PATROLS_MAX: usize = 256;
 

@@ -16,7 +16,7 @@ use types::{
     Outcome, Refusal, Reply, Shard, Tag, Txid, Under,
 };
 
-use super::registers::Registers;
+use super::registers::{Register, Registers};
 use crate::{Cx, Effect, Holder, Mode, Program, Ran, Service, States, Status, Transaction};
 
 const NODES: usize = 3;
@@ -25,6 +25,8 @@ const DATABASE: Database = Database(0);
 /// Times that a client sends a transaction again.
 const RETRIES: u32 = 5;
 const TIMEOUT: Nanos = Nanos::from_millis(400);
+/// The time at which a world begins.
+const PRESENT: Nanos = Nanos::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Faults {
@@ -87,6 +89,8 @@ pub(super) struct World {
     rng: Prng,
     faults: Faults,
     pub(super) now: Nanos,
+    /// The time of day in all states of a search.
+    present: Nanos,
     services: Vec<Service>,
     incarnations: Vec<Incarnation>,
     /// The incarnations that ballots name, once fences shut out the first one.
@@ -96,6 +100,8 @@ pub(super) struct World {
     /// By node and shard of the record, the lowest incarnation that is not shut out.
     fences: BTreeMap<(NodeId, Shard), Incarnation>,
     paused_until: Vec<Nanos>,
+    /// Nodes whose process ended, and did not start again.
+    dead: Vec<bool>,
     registers: Registers,
     requests: Vec<Request>,
     questions: Vec<Question>,
@@ -160,13 +166,15 @@ impl World {
         World {
             rng: Prng::new(seed),
             faults,
-            now: Nanos::from_secs(1),
+            now: PRESENT,
+            present: PRESENT,
             services: (0..NODES).map(service).collect(),
             renewed: incarnations.clone(),
             gone: vec![false; NODES],
             fences: BTreeMap::new(),
             incarnations,
             paused_until: vec![Nanos::ZERO; NODES],
+            dead: vec![false; NODES],
             registers: Registers::default(),
             requests: Vec::new(),
             questions: Vec::new(),
@@ -318,12 +326,14 @@ impl World {
 
     fn with(&mut self, node: usize, step: impl FnOnce(&mut Service, &mut Cx<'_>)) {
         let mut effects = Vec::new();
-        let (incarnations, gone) = (self.incarnations.clone(), self.gone.clone());
-        let holder = move |other: NodeId, incarnation: Incarnation| {
+        let (incarnations, gone) = (&self.incarnations, &self.gone);
+        let dead = &self.dead;
+        let holder = |other: NodeId, incarnation: Incarnation| {
             let other = usize::from(other.0) - 1;
             match incarnations[other] > incarnation {
                 true => Holder::Replaced,
                 false if gone[other] && other != node => Holder::Gone,
+                false if dead[other] => Holder::Away,
                 false => Holder::Up,
             }
         };
@@ -446,14 +456,6 @@ impl World {
         }
     }
 
-    /// The outcome of the first request is unknown: it may still run.
-    pub(super) fn doubt_one(&mut self) {
-        let request = self.requests.remove(0);
-        self.requests.push(Request { is_orphan: true, ..request.clone() });
-        let outcome = Outcome::Unknown;
-        self.with(request.node, |service, cx| service.on_outcome(cx, request.token, outcome));
-    }
-
     fn deliver(&mut self, at: usize) {
         let request = self.requests.remove(at);
         if !request.is_orphan && self.is_paused(request.node) {
@@ -571,6 +573,7 @@ impl World {
         let holder = usize::from(question.txid.node.0) - 1;
         match question.answer {
             None if self.is_paused(holder) => self.questions.push(question),
+            None if self.dead[holder] => {}
             None if self.incarnations[holder] <= question.txid.incarnation => {
                 let answer = self.services[holder].status(question.txid);
                 assert!(answer.is_some(), "it is this node's");
@@ -597,8 +600,14 @@ impl World {
     /// Restarts a node: its requests may still run.
     pub(super) fn crash(&mut self, node: usize) {
         self.note(format!("node {node} restarts"));
+        self.dead[node] = false;
         self.renewed[node].0 += 1;
         self.incarnations[node] = self.renewed[node];
+        self.die(node);
+    }
+
+    /// Ends the process of a node.
+    fn die(&mut self, node: usize) {
         self.services[node] = Service::new(NodeId(node as u16 + 1), self.incarnations[node], 0);
         self.paused_until[node] = Nanos::ZERO;
         for request in self.requests.iter_mut().filter(|request| request.node == node) {
@@ -613,23 +622,6 @@ impl World {
                 self.retry(&open);
             }
         }
-    }
-
-    /// Delivers all requests that are under way, and returns how many there were.
-    pub(super) fn deliver_all(&mut self) -> usize {
-        let count = self.requests.len();
-        (0..count).for_each(|_| self.deliver(0));
-        count
-    }
-
-    /// Runs all commands without a transaction that are under way.
-    pub(super) fn run_plain_all(&mut self) {
-        (0..self.plain.len()).for_each(|_| self.run_plain(0));
-    }
-
-    /// Transitions of all registers so far.
-    pub(super) fn writes(&self) -> u64 {
-        self.registers.all.values().map(|register| register.version).sum()
     }
 
     pub(super) fn deliver_one(&mut self) {
@@ -651,6 +643,8 @@ impl World {
         self.faults = Faults::NONE;
         self.gone = vec![false; NODES];
         self.paused_until = vec![Nanos::ZERO; NODES];
+        let dead: Vec<usize> = (0..NODES).filter(|&node| self.dead[node]).collect();
+        dead.into_iter().for_each(|node| self.crash(node));
         self.run_dry();
         for node in 0..NODES {
             self.find_records(node, true);

@@ -107,4 +107,29 @@ impl World {
     pub(in super::super) fn look_after_new_records(&mut self, node: usize) {
         self.find_records(node, false);
     }
+
+    /// The outcome of the first request is unknown: it may still run.
+    pub(in super::super) fn doubt_one(&mut self) {
+        let request = self.requests.remove(0);
+        self.requests.push(Request { is_orphan: true, ..request.clone() });
+        let outcome = Outcome::Unknown;
+        self.with(request.node, |service, cx| service.on_outcome(cx, request.token, outcome));
+    }
+
+    /// Delivers all requests that are under way, and returns how many there were.
+    pub(in super::super) fn deliver_all(&mut self) -> usize {
+        let count = self.requests.len();
+        (0..count).for_each(|_| self.deliver(0));
+        count
+    }
+
+    /// Runs all commands without a transaction that are under way.
+    pub(in super::super) fn run_plain_all(&mut self) {
+        (0..self.plain.len()).for_each(|_| self.run_plain(0));
+    }
+
+    /// Transitions of all registers so far.
+    pub(in super::super) fn writes(&self) -> u64 {
+        self.registers.all.values().map(|register| register.version).sum()
+    }
 }
