@@ -12,7 +12,7 @@ pub const WORK_MAX: u64 = 5_000_000;
 pub(crate) const COMMAND: u64 = 500;
 /// A byte of a value that gets an index.
 pub(crate) const INDEXED: u64 = 6;
-/// A command on single elements of an indexed collection.
+/// An element that a command on an indexed collection names.
 pub(crate) const ON_PART: u64 = 2_000;
 /// A pair of bytes of two strings.
 pub(crate) const CELL: u64 = 2;
@@ -113,6 +113,17 @@ mod tests {
         let unbounded = Budget { work: u64::MAX, ..Budget::SHORT };
         let mut space = self::space(&value).with_budget(unbounded);
         assert!((0..50).all(|_| space.execute(&set).is_ok()));
+    }
+
+    #[test]
+    fn elements_that_a_command_names_are_counted() {
+        let mut space = space(&many("SADD", 5_000));
+        let add = words("SADD k new");
+        assert!((0..20).all(|_| space.execute(&add).is_ok()));
+        let names: Vec<String> = (0..5_000).map(|number| format!("element:{number}")).collect();
+        let mut line = words("SMISMEMBER k");
+        line.extend(names.iter().map(String::as_bytes));
+        assert_eq!(space.execute(&line), Err(Halt::TooLong));
     }
 
     #[test]

@@ -193,8 +193,7 @@ impl Program for Lines {
             work: u64::MAX,
             interrupt: Some(interrupt),
         };
-        let stop = (!self.is_scripted()).then_some(stop);
-        self.run_within(states, clock, budget, stop)
+        self.run_within(states, clock, budget, Some(stop))
     }
 
     fn is_scripted(&self) -> bool {
@@ -203,7 +202,7 @@ impl Program for Lines {
 }
 
 impl Lines {
-    /// A script ends by its budget, other lines by `stop`.
+    /// Lines end by the budget, and a run between two lines by `stop`.
     fn run_within(
         &self,
         states: &States,

@@ -428,15 +428,15 @@ impl Session {
             return self.answer(number, Outcome::Reply(errors::NO_SCRIPT.into()), cx);
         }
         let is_short_of_room = cx.shortage() != node::session::Shortage::None;
+        let reads = !lines.is_list && !program::writes(&borrowed[0]);
         let one_key = program::one_key(&borrowed, clock)
             .filter(|_| lines.watched.is_empty() && lines.once.is_none());
         match (one_key, cx.positions()) {
-            (Some(key), Some(positions)) if !is_short_of_room => {
+            (Some(key), Some(positions)) if reads || !is_short_of_room => {
                 let key = positions.key(key);
                 if let (false, Err(error)) = (lines.is_list, commands::plan(&borrowed[0], clock)) {
                     return self.answer(number, Outcome::Reply(error.into()), cx);
                 }
-                let reads = !lines.is_list && !program::writes(&borrowed[0]);
                 let access = if reads { Access::Read } else { Access::Update };
                 let command = commands::traced_lines_on_one_key(
                     borrowed,

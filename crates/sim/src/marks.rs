@@ -61,6 +61,7 @@ pub const MARKS: &[(&str, &str)] = &[
     ("transactions", "another node aborts a transaction before its commit"),
     ("transactions", "commands meet a lock while another one ends"),
     ("transactions", "it is unknown whether a commit was written"),
+    ("transactions", "the record of a silent coordinator is forgotten"),
     ("media faults", "a member denies another's register"),
     ("media faults", "a register is older than it was"),
     ("media faults", "a register that may have gone back is recovered"),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::set::Encoding as SetEncoding;
 use crate::sorted_set::Encoding as SortedSetEncoding;
@@ -99,10 +99,11 @@ impl Indexed {
     pub fn replace(&mut self, names: &[&[u8]], part: Option<&Bytes>) {
         let kind = self.kind;
         let new = || part.into_iter().flat_map(move |part| elements(kind, part));
-        let kept: Vec<Bytes> = new().map(|(_, name, _)| name).collect();
+        let mut kept = HashSet::with_hasher(self.places.hasher().clone());
+        kept.extend(new().map(|(_, name, _)| name));
         let first = self.elements.keys().next().map(|(_, name)| name.clone());
         for name in names.iter().copied().chain(first.as_deref()) {
-            if !kept.iter().any(|kept| *kept == name) {
+            if !kept.contains(name) {
                 self.remove(name);
             }
         }
@@ -212,7 +213,7 @@ mod tests {
         #[test]
         fn parts_make_up_the_value(
             all in prop::collection::btree_map(0..40_u8, -2..3_i8, 1..20),
-            named in prop::collection::vec(0..40_u8, 0..6),
+            named in prop::collection::vec(0..40_u8, 0..50),
         ) {
             let mut builder = Builder::new(SortedSetEncoding::Skiplist);
             let mut sorted: Vec<(f64, [u8; 1])> =

@@ -34,15 +34,17 @@ impl Space {
         if !is_indexed && held.touches > TOUCHES_MIN {
             held.touches = 0;
             let value = held.value.clone().unwrap_or_default();
-            self.charge(value.len() as u64 * work::INDEXED)?;
-            if let Some(indexed) = Indexed::of(&value, self.clock.seed) {
-                self.indexed.insert(Bytes::copy_from_slice(key), indexed);
+            let work = value.len() as u64 * work::INDEXED;
+            if self.work.get().saturating_add(work) <= self.budget.work {
+                self.add(work);
+                let indexed = Indexed::of(&value, self.clock.seed);
+                indexed.and_then(|it| self.indexed.insert(Bytes::copy_from_slice(key), it));
             }
         }
         if !self.indexed.contains_key(key) {
             return Ok(None);
         }
-        self.begin(work::ON_PART)?;
+        self.charge(work::ON_PART * names.len().max(1) as u64)?;
         let reply = self.apply_to_part(key, &names, command);
         if reply.is_none() {
             self.settle(key);
@@ -64,6 +66,7 @@ impl Space {
         if reply.is_error() || is_too_large {
             return None;
         }
+        let work = work::writing(&change) + work::answering(&reply);
         match change {
             Change::None => {}
             Change::Put { value, expiry } => {
@@ -79,7 +82,7 @@ impl Space {
                 }
             }
         }
-        self.add(work::answering(&reply));
+        self.add(work);
         Some(reply)
     }
 
