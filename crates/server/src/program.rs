@@ -90,22 +90,14 @@ pub(crate) fn of_scripts(
     permission: Permission,
     traced: Arc<TraceSlot>,
 ) -> Transaction {
-    let traced = Some(traced);
     let ScriptLines { lines, is_list, watched, .. } = lines;
     let has_writes =
         |line: &Vec<Bytes>| writes(&line.iter().map(AsRef::as_ref).collect::<Vec<_>>());
     let mode = mode(lines.iter().any(has_writes));
-    let positions = positions.clone();
-    let is_scripted = lines.iter().any(|line| is_script_line(line));
     let lines = Lines {
-        lines,
-        is_list,
-        positions,
-        database,
-        max_value_len,
         permission,
-        traced,
-        is_scripted,
+        traced: Some(traced),
+        ..Lines::new(positions, database, (lines, is_list), max_value_len)
     };
     Transaction { mode, ..of_program(lines, watched, clock) }
 }
@@ -133,25 +125,12 @@ fn mode(writes: bool) -> Mode {
 fn transaction(
     positions: &Positions,
     database: Database,
-    (lines, is_list): (Vec<Vec<Bytes>>, bool),
+    lines: (Vec<Vec<Bytes>>, bool),
     watched: Vec<(Key, Option<u64>)>,
     clock: Clock,
     max_value_len: usize,
 ) -> Transaction {
-    let (positions, permission) = (positions.clone(), Permission::default());
-    let traced = None;
-    let is_scripted = lines.iter().any(|line| is_script_line(line));
-    let lines = Lines {
-        lines,
-        is_list,
-        positions,
-        database,
-        max_value_len,
-        permission,
-        traced,
-        is_scripted,
-    };
-    of_program(lines, watched, clock)
+    of_program(Lines::new(positions, database, lines, max_value_len), watched, clock)
 }
 
 fn of_program(program: Lines, watched: Vec<(Key, Option<u64>)>, clock: Clock) -> Transaction {
@@ -202,6 +181,26 @@ impl Program for Lines {
 }
 
 impl Lines {
+    /// Lines, and whether their replies are a list.
+    fn new(
+        positions: &Positions,
+        database: Database,
+        (lines, is_list): (Vec<Vec<Bytes>>, bool),
+        max_value_len: usize,
+    ) -> Lines {
+        let is_scripted = lines.iter().any(|line| is_script_line(line));
+        Lines {
+            lines,
+            is_list,
+            positions: positions.clone(),
+            database,
+            max_value_len,
+            permission: Permission::default(),
+            traced: None,
+            is_scripted,
+        }
+    }
+
     /// Lines end by the budget, and a run between two lines by `stop`.
     fn run_within(
         &self,

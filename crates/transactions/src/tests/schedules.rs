@@ -31,9 +31,8 @@ pub(super) fn late_commit_after_an_abort() {
     finish(world);
 }
 
-/// T1: another node aborts the transaction of a coordinator that it takes for gone, clears a lock
-/// and forgets the record. Then the coordinator commits late.
-pub(super) fn late_commit_of_one_taken_for_gone() {
+/// A coordinator pauses before its commit. A node that takes it for gone aborts its transaction.
+fn aborted_by_another() -> World {
     let mut world = World::new(1, Faults::NONE);
     world.begin(0, &[0, 1]);
     world.deliver_one();
@@ -42,6 +41,13 @@ pub(super) fn late_commit_of_one_taken_for_gone() {
     world.take_for_gone(0, true);
     world.begin_plain(1, 0);
     world.run_for(300);
+    world
+}
+
+/// T1: another node aborts the transaction of a coordinator that it takes for gone, clears a lock
+/// and forgets the record. Then the coordinator commits late.
+pub(super) fn late_commit_of_one_taken_for_gone() {
+    let mut world = aborted_by_another();
     world.look_after_records(1);
     world.deliver_all_of(1);
     assert_eq!(world.records(), 0, "{}", world.trace());
@@ -57,14 +63,7 @@ pub(super) fn late_commit_of_one_taken_for_gone() {
 /// One broken link makes a node look gone. If it lives, it forgets its records itself.
 #[test]
 fn new_record_of_one_taken_for_gone_stays() {
-    let mut world = World::new(1, Faults::NONE);
-    world.begin(0, &[0, 1]);
-    world.deliver_one();
-    world.deliver_one();
-    world.pause(0);
-    world.take_for_gone(0, true);
-    world.begin_plain(1, 0);
-    world.run_for(300);
+    let mut world = aborted_by_another();
     world.look_after_new_records(1);
     world.deliver_all_of(1);
     assert_eq!(world.records(), 1, "{}", world.trace());
@@ -78,14 +77,7 @@ fn new_record_of_one_taken_for_gone_stays() {
 
 /// T1: the commit waits at its node while that takes another incarnation.
 pub(super) fn commit_of_a_former_incarnation() {
-    let mut world = World::new(1, Faults::NONE);
-    world.begin(0, &[0, 1]);
-    world.deliver_one();
-    world.deliver_one();
-    world.pause(0);
-    world.take_for_gone(0, true);
-    world.begin_plain(1, 0);
-    world.run_for(300);
+    let mut world = aborted_by_another();
     world.look_after_records(1);
     world.deliver_all_of(1);
     world.take_for_gone(0, false);
