@@ -7,6 +7,7 @@ pub mod command;
 pub mod explain;
 pub mod features;
 pub mod fence;
+pub mod group;
 pub mod hold;
 pub mod id;
 pub mod key;
@@ -23,6 +24,7 @@ pub use command::{
     Access, Applied, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View,
 };
 pub use fence::{Fence, Under};
+pub use group::{Configuration, GroupMember, ImageId, Role, Serial};
 pub use hold::{Absence, Found, Hold, Lock, Locked, Settle, Take, Then};
 pub use id::{AmnesiaCount, Database, Epoch, Incarnation, NodeId, SessionId, Tag, Ticket};
 pub use key::{Key, Shard};
