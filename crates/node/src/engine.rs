@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use base::{Millis, sometimes};
 use bytes::Bytes;
 use protocols::{
-    Absence, Context, Effects, Emit, Env, Event, Message, Metas, Parting, Peer, Protocol,
-    RegisterCache, Request, Scan, Scanned, Scope, Stats, TimerId, Touches, Uptime, Violation,
-    WARMED, Weight,
+    Absence, Context, Effects, Env, Event, GroupEvent, Lease, Message, Metas, Parting, Peer,
+    Protocol, RegisterCache, Request, Scan, Scanned, Scope, Stats, TimerId, Touches, Uptime,
+    Violation, WARMED, Weight,
 };
 use smallvec::SmallVec;
 use storage::{Load, Place};
@@ -26,7 +26,8 @@ use crate::status::DatabaseFigures;
 use crate::worker::census::Census;
 use crate::worker::durability_queue::DurabilityQueue;
 use crate::worker::effects::QueuedEffect;
-use crate::worker::load_waiters::{LoadWaiters, Waiter};
+pub(crate) use crate::worker::engine_work::EngineWork;
+use crate::worker::load_waiters::LoadWaiters;
 use crate::worker::register_cache::Clearing;
 use crate::worker::scans::{self, ScanPurpose};
 use crate::worker::worker_state::WorkerState;
@@ -92,6 +93,7 @@ pub(crate) trait Engine: Send {
     fn on_amnesia_raised(&mut self, shared: &mut WorkerState);
     /// Ballots name this incarnation from now on.
     fn renew(&mut self, incarnation: Incarnation);
+    fn on_group(&mut self, shared: &mut WorkerState, event: GroupEvent);
     /// Drops messages that wait for storage, after the amnesia count was raised. They were made
     /// under the old amnesia count and would carry the new one. The network may lose messages, so
     /// protocols tolerate it.
@@ -138,52 +140,6 @@ pub(crate) trait Engine: Send {
     ) -> bool;
     fn figures(&self) -> Option<DatabaseFigures>;
     fn stats(&self, stats: &mut Stats);
-}
-
-/// An event that may have to wait for its register or shard.
-pub(crate) enum EngineWork<P: Protocol> {
-    Request(Request),
-    List {
-        tag: Tag,
-        from_hash: u64,
-        limit: usize,
-    },
-    Explain {
-        tag: Tag,
-        key: Key,
-    },
-    /// `len`: bytes of the message as it came; 0 for one of this node's own.
-    Peer {
-        from: Peer,
-        message: P::Message,
-        len: u32,
-    },
-    Emit(Emit),
-    Scan(Scan),
-    Forgotten(Shard),
-}
-
-impl<P: Protocol> EngineWork<P> {
-    pub(crate) fn touches(&self) -> Touches<'_> {
-        match self {
-            EngineWork::Request(request) => Touches::Key(&request.key),
-            EngineWork::List { from_hash, .. } => Touches::Shard(shard_of(*from_hash)),
-            EngineWork::Explain { key, .. } => Touches::Key(key),
-            EngineWork::Peer { message, .. } => message.touches(),
-            EngineWork::Emit(emit) => Touches::Key(&emit.key),
-            EngineWork::Scan(scan) => Touches::Shard(shard_of(scan.from_hash)),
-            EngineWork::Forgotten(shard) => Touches::Shard(*shard),
-        }
-    }
-}
-
-impl<P: Protocol> Waiter for EngineWork<P> {
-    fn len(&self) -> usize {
-        match self {
-            EngineWork::Peer { len, .. } => *len as usize,
-            _ => 0, // a client's commands count where they come in
-        }
-    }
 }
 
 /// The frame's shard chose the worker. The message names the register or shard to load.
@@ -294,6 +250,7 @@ impl<P: Protocol> EngineOf<P> {
             rng: &mut self.rng,
             replicas,
             sets: &shared.sets,
+            lease: Lease { leases: &*shared.leases, database: self.database },
             update: if self.database.is_hidden() { &RecordUpdate } else { &*shared.update },
         };
         run(&mut self.protocol, &mut cx);
@@ -535,6 +492,17 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn renew(&mut self, incarnation: Incarnation) {
         self.protocol.renew(incarnation);
+    }
+
+    fn on_group(&mut self, shared: &mut WorkerState, event: GroupEvent) {
+        if matches!(event, GroupEvent::Wedge { .. }) {
+            let stays = |effect: &QueuedEffect<P::Message>| match effect {
+                QueuedEffect::Send { message, .. } => P::outlives_epoch(message),
+                QueuedEffect::Reply(..) => true,
+            };
+            self.durability_queue.retain(stays);
+        }
+        self.step(shared, Event::Group(event));
     }
 
     fn drop_queued_sends(&mut self) {

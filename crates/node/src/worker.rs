@@ -8,6 +8,7 @@ pub(crate) mod census;
 mod commits;
 pub(crate) mod durability_queue;
 pub(crate) mod effects;
+pub(crate) mod engine_work;
 mod engines;
 mod eviction;
 mod inbound;
@@ -29,7 +30,9 @@ use ::transactions::{Computation, Ran, Service, Transaction};
 use base::histogram::Histogram;
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
-use protocols::{Env, Pace, Peer, Peers, ReplicaSets, Stats, Violation};
+use protocols::{
+    Env, GroupEvent, GroupReport, Leases, Pace, Peer, Peers, ReplicaSets, Stats, Violation,
+};
 use storage::{Completion, Room, Store};
 use types::key::SHARDS;
 use types::limits::SPACES;
@@ -95,6 +98,8 @@ pub struct WorkerConfig {
     pub counts_keys: bool,
     /// The node's clocks, shared by its workers; see [`protocols::Context::uptime`].
     pub uptimes: Arc<Uptimes>,
+    /// The node's leases, shared with the membership service.
+    pub leases: Arc<dyn Leases>,
 }
 
 /// A database of the node.
@@ -143,15 +148,14 @@ pub enum Input {
     Amnesia { amnesia: AmnesiaCount },
     /// This incarnation of the node is durably its own, as asked for by [`Outputs::renew`].
     Renewed { incarnation: Incarnation },
+    /// An order of the membership service. Told to all workers of the node.
+    Group { database: Database, event: GroupEvent },
 }
 
 /// Requests and results of a worker. [`Worker::turn`] appends; the caller takes out.
 #[derive(Debug, Default)]
 pub struct Outputs {
     pub replies: Vec<(Tag, Outcome)>,
-    /// Replies to local reads, valid before the given time on the clock of `now`. Afterwards the
-    /// answer is [`Outcome::NoQuorum`].
-    pub lease_reads: Vec<(Tag, Outcome, Nanos)>,
     /// In order per peer. One per peer and turn, but more where it would grow too long or the
     /// amnesia count was just raised.
     pub frames: Vec<(NodeId, Vec<u8>)>,
@@ -170,8 +174,10 @@ pub struct Outputs {
     /// Have the node's [`Keeper`](crate::uptime::Keeper) check, and turn all workers once it has
     /// saved. A worker may hold its messages and replies until then.
     pub uptimes_changed: bool,
-    /// Peers that did not answer in time.
-    pub suspects: Vec<NodeId>,
+    /// Peers that did not answer in time, each with the database that waits for them.
+    pub suspects: Vec<(Database, NodeId)>,
+    /// Answers to the membership service.
+    pub group_reports: Vec<(Database, GroupReport)>,
     /// Warnings for the operator about faults of the medium.
     pub warnings: Vec<String>,
     /// Storage failed or an invariant is broken. Stop the node and send no output of this turn.
@@ -476,6 +482,7 @@ fn shared(
         unix: Millis(0),
         started: now,
         uptimes: Arc::clone(&config.uptimes),
+        leases: Arc::clone(&config.leases),
         outbox: Outbox::new(&peers),
         sets,
         peers,
@@ -483,8 +490,8 @@ fn shared(
         stores: stores.into_iter().map(StoreState::new).collect(),
         timers: Timers::default(),
         replies: Vec::new(),
-        lease_reads: Vec::new(),
         suspects: Vec::new(),
+        group_reports: Vec::new(),
         locked: Vec::new(),
         records: Vec::new(),
         warnings: Vec::new(),

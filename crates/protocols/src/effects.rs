@@ -5,7 +5,10 @@
 //! wait for the same ticket.
 
 use base::Nanos;
-use types::{Command, Incarnation, Key, Lock, NodeId, Outcome, Reply, Shard, Tag, Ticket};
+use types::{Command, Incarnation, Key, Lock, NodeId, Outcome, Shard, Tag, Ticket};
+
+use crate::group::GroupReport;
+use crate::request::PutAside;
 
 /// A timer of one protocol instance; the instance chooses the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -46,8 +49,6 @@ pub struct Violation(pub String);
 pub struct Effects<M> {
     pub sends: Vec<Send<M>>,
     pub outcomes: Vec<(Tag, Outcome, Ticket)>,
-    /// Local reads under a lease: worthless once the lease has passed at hand-over.
-    pub lease_reads: Vec<(Tag, Outcome, Nanos)>,
     pub timers: Vec<(TimerId, Nanos)>,
     pub scans: Vec<Scan>,
     pub emits: Vec<Emit>,
@@ -69,6 +70,10 @@ pub struct Effects<M> {
     /// A fence shuts out this node's ballots of incarnations below. The worker takes a later one,
     /// and calls [`Protocol::renew`](crate::Protocol::renew).
     pub fenced: Option<Incarnation>,
+    /// Inputs to be delivered again.
+    pub again: Vec<PutAside<M>>,
+    /// Answers to the membership service.
+    pub group: Vec<GroupReport>,
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
     pub violation: Option<Violation>,
@@ -79,7 +84,6 @@ impl<M> Default for Effects<M> {
         Effects {
             sends: Vec::new(),
             outcomes: Vec::new(),
-            lease_reads: Vec::new(),
             timers: Vec::new(),
             scans: Vec::new(),
             emits: Vec::new(),
@@ -91,6 +95,8 @@ impl<M> Default for Effects<M> {
             locked: Vec::new(),
             records: Vec::new(),
             fenced: None,
+            again: Vec::new(),
+            group: Vec::new(),
             suspects: Vec::new(),
             violation: None,
         }
@@ -116,11 +122,6 @@ impl<M> Effects<M> {
     /// Answers a request once `after` is durable here.
     pub fn reply_after(&mut self, after: Ticket, tag: Tag, outcome: Outcome) {
         self.outcomes.push((tag, outcome, after));
-    }
-
-    /// Answers a local read of durable state that holds while the lease does.
-    pub fn reply_read(&mut self, tag: Tag, reply: Reply, lease_until: Nanos) {
-        self.lease_reads.push((tag, Outcome::Reply(reply), lease_until));
     }
 
     /// Asks for [`Event::Timer`](crate::Event::Timer) at `at` or a little later. Timers cannot be
@@ -160,6 +161,15 @@ impl<M> Effects<M> {
 
     pub fn fenced(&mut self, below: Incarnation) {
         self.fenced = self.fenced.max(Some(below));
+    }
+
+    /// Delivers the input again, after those that are on their way already.
+    pub fn again(&mut self, input: PutAside<M>) {
+        self.again.push(input);
+    }
+
+    pub fn report(&mut self, report: GroupReport) {
+        self.group.push(report);
     }
 
     pub fn suspect(&mut self, node: NodeId) {

@@ -8,6 +8,7 @@
 pub mod abd;
 pub mod effects;
 mod explaining;
+pub mod group;
 pub mod hermes;
 pub mod mutation;
 pub mod peers;
@@ -16,11 +17,13 @@ pub mod quorum;
 pub mod register_cache;
 pub mod replica_sets;
 pub mod replicas;
+pub mod request;
 pub mod rmwpaxos;
 pub mod uptime;
 pub mod zab;
 
 pub use effects::{Effects, Emit, Scan, Send, TimerId, Violation};
+pub use group::{GroupEvent, GroupReport, Lease, Leases, NoLeases};
 pub use peers::{Member, Pace, Peers};
 pub use protocol::{
     Consistency, Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned,
@@ -30,4 +33,5 @@ pub use quorum::{Acks, Tally};
 pub use register_cache::{Absence, CachedRegister, Metas, Parting, RegisterCache, WARMED, Weight};
 pub use replica_sets::ReplicaSets;
 pub use replicas::{MemberIndex, Places, ReplicaSet, Replicas};
+pub use request::PutAside;
 pub use uptime::Uptime;

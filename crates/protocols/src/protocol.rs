@@ -8,12 +8,14 @@ use std::collections::btree_map::Entry;
 use std::fmt::Debug;
 
 use base::{Millis, Nanos, Prng};
-use types::{AmnesiaCount, Command, Incarnation, Key, NodeId, SessionId, Shard, Tag, Update, Wire};
+use types::{Incarnation, Key, NodeId, Shard, Tag, Update, Wire};
 
 use crate::effects::{Effects, Emit, TimerId, Violation};
+use crate::group::{GroupEvent, Lease};
 use crate::register_cache::{Metas, RegisterCache, Weight};
 use crate::replica_sets::ReplicaSets;
 use crate::replicas::Replicas;
+pub use crate::request::{Peer, Request};
 use crate::uptime::Uptime;
 
 /// A replication protocol: one instance per database and worker.
@@ -32,6 +34,11 @@ pub trait Protocol: Sized + Send + 'static {
 
     /// One step.
     fn on(&mut self, cx: &mut Context<'_, Self>, event: Event<Self>);
+
+    /// False for a message that must not leave any more once the epoch that runs has ended.
+    fn outlives_epoch(_message: &Self::Message) -> bool {
+        true
+    }
 
     /// A shard's fields were just loaded, for the first time since the process started.
     fn on_meta_loaded(&mut self, _cx: &mut Context<'_, Self>, _shard: Shard) {}
@@ -165,25 +172,6 @@ impl Env {
     }
 }
 
-/// The sender of a message, as its frame names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    pub node: NodeId,
-    pub incarnation: Incarnation,
-    pub amnesia: AmnesiaCount,
-}
-
-/// A client's command on one key.
-#[derive(Clone, Debug)]
-pub struct Request {
-    pub tag: Tag,
-    pub session: SessionId,
-    pub key: Key,
-    pub command: Command,
-    /// When the node took it in: it may have waited for its register since.
-    pub asked_at: Nanos,
-}
-
 /// The input of a step.
 pub enum Event<P: Protocol> {
     Request(Request),
@@ -216,6 +204,8 @@ pub enum Event<P: Protocol> {
     },
     /// A node's amnesia count was raised, here or elsewhere.
     ViewChanged,
+    /// Only for protocols that need a configuration.
+    Group(GroupEvent),
     Timer(TimerId),
     /// The answer to [`Effects::scan`].
     Scanned(Scanned<P::Record>),
@@ -245,6 +235,7 @@ impl<P: Protocol> Event<P> {
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
             | Event::ViewChanged
+            | Event::Group(_)
             | Event::Timer(_)
             | Event::Turn => None,
         }
@@ -287,6 +278,8 @@ pub struct Scope<'a, R, S, M> {
     pub replicas: Replicas<'a>,
     /// The replicas of every shard.
     pub sets: &'a ReplicaSets,
+    /// The lease of this node on the database.
+    pub lease: Lease<'a>,
     pub update: &'a dyn Update,
 }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use commands::Interpreter;
 use node::uptime::{Keeper, Scale};
 use node::worker::{DatabaseSpec, Input, Outputs, Worker, WorkerConfig};
+use protocols::NoLeases;
 use storage::volatile::{Beginning, VolatileStore};
 use types::{AmnesiaCount, Command, Database, Incarnation, Key, NodeId, Outcome, SessionId, Tag};
 
@@ -56,6 +57,7 @@ impl WorkerCluster {
                 scrub: node::worker::ScrubConfig::OFF,
                 counts_keys: false,
                 uptimes: Keeper::restore(Scale::REAL, &[], true, Nanos::ZERO).uptimes(),
+                leases: Arc::new(NoLeases),
             };
             let database = DatabaseSpec {
                 database: Database(0),

@@ -19,7 +19,7 @@ use node::frame_payload;
 use node::registry;
 use node::uptime::Keeper;
 use node::worker::{DatabaseSpec, Input, Outputs, ScrubConfig, Worker, WorkerConfig};
-use protocols::{Pace, Stats};
+use protocols::{NoLeases, Pace, Stats};
 use storage::Store;
 use storage::identity::SavedClock;
 use transactions::Transaction;

@@ -23,7 +23,7 @@ use std::time::Duration;
 use base::{Nanos, Prng};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
-use protocols::Stats;
+use protocols::{NoLeases, Stats};
 use storage::data_dir::{DataDir, DataDirError};
 use transport::{Acceptor, Network};
 use types::limits::ONCE_TIMEOUT_MAX;
@@ -558,6 +558,7 @@ impl Control {
                 scrub: config.scrub,
                 counts_keys: true,
                 uptimes: self.uptimes.uptimes(),
+                leases: Arc::new(NoLeases),
             };
             let now = self.node_status.clocks.now();
             let update = Arc::clone(&self.update);

@@ -6,7 +6,6 @@
 
 use std::io;
 
-use base::Nanos;
 use mio::net::TcpStream;
 use mio::{Registry, Token, Waker};
 use transport::{Connection, Hello, Pipe, Reset};
@@ -24,8 +23,6 @@ pub(crate) enum Mail {
     Input(Input),
     /// The outcome of a request that a session of this worker made.
     Outcome { tag: Tag, outcome: Outcome },
-    /// The same for a read under a lease. Void from `until` on.
-    LeaseRead { tag: Tag, outcome: Outcome, until: Nanos },
     /// A peer has proven itself on a new connection.
     Link(Box<NewLink>),
     /// Close all connections: this node's counters changed.

@@ -455,11 +455,6 @@ impl WorkerThread {
             Mail::Client { stream, client } => self.clients.add(registry, stream, &client),
             Mail::Input(input) => self.inputs.push(input),
             Mail::Outcome { tag, outcome } => self.clients.on_outcome(tag, outcome, &mut routes),
-            Mail::LeaseRead { tag, outcome, until } => {
-                let holds = self.node_status.clocks.now() < until;
-                let outcome = if holds { outcome } else { Outcome::NoQuorum };
-                self.clients.on_outcome(tag, outcome, &mut routes);
-            }
             Mail::Link(link) => self.peers.add(registry, *link, &mut routes),
             Mail::DropLinks => self.peers.drop_all(registry, &mut self.inputs),
             Mail::Amnesia(amnesia) => self.inputs.push(Input::Amnesia { amnesia }),
@@ -520,6 +515,7 @@ impl WorkerThread {
         }
         self.outputs.warnings.drain(..).for_each(|text| self.node_status.warn(&text));
         self.outputs.suspects.clear();
+        self.outputs.group_reports.clear();
         self.frames.append(&mut self.outputs.frames);
         for (to, from, bytes) in self.outputs.misrouted.drain(..) {
             self.mail_out[to].push(Mail::Input(Input::Frame { from, bytes }));
@@ -587,19 +583,6 @@ impl WorkerThread {
                 self.node_status.end_own_request(tag, outcome);
             } else {
                 routes.mail[worker].push(Mail::Outcome { tag, outcome });
-            }
-        }
-        for (tag, outcome, until) in self.outputs.lease_reads.drain(..) {
-            let worker = Clients::worker_of(tag);
-            if worker != self.index && worker != NO_WORKER {
-                routes.mail[worker].push(Mail::LeaseRead { tag, outcome, until });
-                continue;
-            }
-            let holds = self.node_status.clocks.now() < until;
-            let outcome = if holds { outcome } else { Outcome::NoQuorum };
-            match worker {
-                NO_WORKER => self.node_status.end_own_request(tag, outcome),
-                _ => self.clients.on_outcome(tag, outcome, &mut routes),
             }
         }
         self.resume();

@@ -4,7 +4,7 @@
 //! this turn. Otherwise it joins the durability queue. A message to this node itself takes the same
 //! path and never sees the network.
 
-use protocols::{Effects, Message, Protocol, Send, Touches};
+use protocols::{Effects, Message, Protocol, PutAside, Send, Touches};
 use storage::Room;
 use types::{NodeId, Outcome, Shard, Tag, Ticket};
 
@@ -73,11 +73,15 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn apply_rare_effects(&mut self, shared: &mut WorkerState) {
-        for (tag, outcome, until) in self.fx.lease_reads.drain(..) {
-            shared.reply_under_lease(tag, outcome, until);
-        }
         self.inner.extend(self.fx.emits.drain(..).map(EngineWork::Emit));
-        shared.suspects.append(&mut self.fx.suspects);
+        self.inner.extend(self.fx.again.drain(..).map(|input| match input {
+            PutAside::Request(request) => EngineWork::Request(request),
+            PutAside::Message { from, message } => EngineWork::Peer { from, message, len: 0 },
+        }));
+        let reports = self.fx.group.drain(..);
+        shared.group_reports.extend(reports.map(|report| (self.database, report)));
+        let suspects = self.fx.suspects.drain(..);
+        shared.suspects.extend(suspects.map(|node| (self.database, node)));
         shared.fenced = shared.fenced.max(self.fx.fenced.take());
         if let Some(violation) = self.fx.violation.take() {
             shared.fail(format!("database {}: {}: {}", self.database, P::NAME, violation.0));
@@ -152,7 +156,8 @@ impl<P: Protocol> EngineOf<P> {
 fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
     !fx.scans.is_empty()
         || !fx.emits.is_empty()
-        || !fx.lease_reads.is_empty()
+        || !fx.again.is_empty()
+        || !fx.group.is_empty()
         || !fx.recovered.is_empty()
         || !fx.suspects.is_empty()
         || !fx.disowned.is_empty()

@@ -210,6 +210,12 @@ impl Worker {
             }
             Input::Amnesia { amnesia } => self.on_amnesia(amnesia),
             Input::Renewed { incarnation } => self.on_renewed(incarnation),
+            Input::Group { database, event } => {
+                if let Some(engine) = self.engine_of(database) {
+                    let engine = self.engines.wake(engine, &self.shared);
+                    engine.on_group(&mut self.shared, event);
+                }
+            }
         }
     }
 
@@ -316,17 +322,11 @@ impl Worker {
         }
         self.split_service_outcomes();
         let shared = &mut self.shared;
-        let now = shared.now;
         out.for_workers.append(&mut self.for_workers);
         out.computations.append(&mut self.computations);
         out.replies.append(&mut shared.replies);
-        for (tag, outcome, until) in shared.lease_reads.drain(..) {
-            if now < until {
-                out.lease_reads.push((tag, outcome, until));
-            } else {
-                out.replies.push((tag, Outcome::NoQuorum));
-            }
-        }
+        // Behind the messages of the epoch that they end.
+        out.group_reports.append(&mut shared.group_reports);
         shared.outbox.take(shared.sets.epoch(), &shared.peers, &mut out.frames);
     }
 }

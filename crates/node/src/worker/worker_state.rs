@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Millis, Nanos};
-use protocols::{Peer, Peers, ReplicaSets, Replicas, Scan};
+use protocols::{GroupReport, Leases, Peer, Peers, ReplicaSets, Replicas, Scan};
 use storage::Store;
 use types::{Database, Incarnation, Key, Lock, NodeId, Outcome, Shard, Tag, Ticket, Update};
 
@@ -94,6 +94,7 @@ pub(crate) struct WorkerState {
     pub(crate) unix: Millis,
     pub(crate) started: Nanos,
     pub(crate) uptimes: Arc<Uptimes>,
+    pub(crate) leases: Arc<dyn Leases>,
     pub(crate) sets: ReplicaSets,
     pub(crate) peers: Peers,
     pub(crate) update: Arc<dyn Update>,
@@ -101,8 +102,8 @@ pub(crate) struct WorkerState {
     pub(crate) outbox: Outbox,
     pub(crate) timers: Timers,
     pub(crate) replies: Vec<(Tag, Outcome)>,
-    pub(crate) lease_reads: Vec<(Tag, Outcome, Nanos)>,
-    pub(crate) suspects: Vec<NodeId>,
+    pub(crate) suspects: Vec<(Database, NodeId)>,
+    pub(crate) group_reports: Vec<(Database, GroupReport)>,
     pub(crate) silence: Silence,
     /// A fence shuts out this node's transactions below this incarnation.
     pub(crate) fenced: Option<Incarnation>,
@@ -171,20 +172,11 @@ impl WorkerState {
     }
 
     pub(crate) fn reply(&mut self, tag: Tag, outcome: Outcome) {
-        self.count_outcome(tag);
-        self.replies.push((tag, outcome));
-    }
-
-    pub(crate) fn reply_under_lease(&mut self, tag: Tag, outcome: Outcome, until: Nanos) {
-        self.count_outcome(tag);
-        self.lease_reads.push((tag, outcome, until));
-    }
-
-    fn count_outcome(&mut self, tag: Tag) {
         match self.in_progress.checked_sub(1) {
             Some(left) => self.in_progress = left,
             None => self.fail(format!("request {tag:?} was answered more often than asked")),
         }
+        self.replies.push((tag, outcome));
     }
 
     /// Asks the store for a scan on behalf of an engine.

@@ -167,8 +167,6 @@ impl Toy {
                 self.timers.insert(tag.0, tag);
                 cx.fx.timer(TimerId(tag.0), cx.now + DELAY);
             }
-            b"lease" => cx.fx.reply_read(tag, Reply::OK, cx.now + Nanos(1)),
-            b"stale" => cx.fx.reply_read(tag, Reply::OK, cx.now),
             b"recovered" => {
                 cx.fx.recovered(key.shard());
                 cx.fx.reply(tag, text("ok"));
@@ -288,6 +286,7 @@ impl Protocol for Toy {
             Event::PeerUp { .. } => self.counts.up += 1,
             Event::PeerSteady { .. } => {}
             Event::ViewChanged => self.counts.views += 1,
+            Event::Group(_) => {}
             Event::Timer(id) => {
                 if let Some(tag) = self.timers.remove(&id.0) {
                     cx.fx.reply(tag, text("rang"));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use node::registry::Registration;
 use node::uptime::{Keeper, Scale};
 use node::{DatabaseSpec, Input, Outputs, Worker, WorkerConfig, frame_payload};
-use protocols::{Message, Stats, Touches};
+use protocols::{Message, NoLeases, Stats, Touches};
 
 use storage::volatile::{Beginning, VolatileStore};
 use types::{
@@ -93,6 +93,7 @@ impl World {
             scrub: node::worker::ScrubConfig::OFF,
             counts_keys: shape.counts_keys,
             uptimes: keeper.uptimes(),
+            leases: Arc::new(NoLeases),
         };
         let volatile = Box::new(VolatileStore::new(shape.volatile));
         let spec =

@@ -167,6 +167,7 @@ impl Protocol for Abd {
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
             | Event::ViewChanged
+            | Event::Group(_)
             | Event::Turn => {}
         }
         self.arm(cx);

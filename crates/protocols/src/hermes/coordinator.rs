@@ -7,7 +7,7 @@ use types::{Access, Change, Clock, Command, ExpiryChange, Key, Outcome, Reply, T
 use super::lane::{Lane, Origin, Pend, Waiting};
 use super::message::Message;
 use super::register::{Register, Version};
-use super::{Cx, Hermes, LEASE, PATIENCE, RESEND_FIRST, RESEND_MAX};
+use super::{Cx, Hermes, PATIENCE, RESEND_FIRST, RESEND_MAX};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Protocol, Request};
 use crate::quorum::Tally;
@@ -63,7 +63,7 @@ impl Hermes {
         };
         let (value, reply) = match run(cx, found.as_ref(), command) {
             Ran::Changed { value, reply } => (value, reply),
-            Ran::Unchanged { reply } => return cx.fx.reply_read(*tag, reply, cx.now + LEASE),
+            Ran::Unchanged { reply } => return cx.fx.reply(*tag, Outcome::Reply(reply)),
             Ran::Refused => return cx.fx.reply(*tag, Outcome::Unsupported(Hermes::NAME)),
         };
         let is_rmw = command.access != Access::Write;

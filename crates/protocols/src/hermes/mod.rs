@@ -60,8 +60,6 @@ use crate::protocol::{Consistency, Context, Env, Event, Peer, Properties, Protoc
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::replicas::Replicas;
 
-/// How long a read answered from here holds.
-const LEASE: Nanos = Nanos::from_millis(10);
 /// How long a key may stay invalid before a node with waiting requests replays its write.
 const PATIENCE: Nanos = Nanos::from_millis(8);
 const RESEND_FIRST: Nanos = Nanos::from_millis(10);
@@ -136,6 +134,7 @@ impl Protocol for Hermes {
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
             | Event::ViewChanged
+            | Event::Group(_)
             | Event::Scanned(_)
             | Event::Turn => {}
         }

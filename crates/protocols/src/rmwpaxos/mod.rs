@@ -159,7 +159,7 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
             Event::PeerReset { node } => self.core.on_peer_reset(cx, node),
             // An amnesia count grew. Decisions count answers against the counts known then, so no
             // answer has to be corrected. The next resend asks for missing ones.
-            Event::ViewChanged => {}
+            Event::ViewChanged | Event::Group(_) => {}
             Event::PeerUp { node } if self.is_core_alone() => self.core.on_peer_up(cx, node),
             Event::PeerUp { node } => {
                 self.parts.on_peer_up(&self.core, cx, node);

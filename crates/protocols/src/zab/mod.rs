@@ -150,6 +150,7 @@ impl Protocol for Zab {
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
             | Event::ViewChanged
+            | Event::Group(_)
             | Event::Scanned(_) => {}
         }
         self.arm(cx);

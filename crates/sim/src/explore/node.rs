@@ -7,7 +7,7 @@ use base::{Millis, Nanos, Prng, checksum};
 use protocols::effects::{Effects, Scan, TimerId};
 use protocols::register_cache::{Absence, CachedRegister, Metas, RegisterCache};
 use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedRegister, Scope};
-use protocols::{Peers, ReplicaSet, ReplicaSets, Replicas};
+use protocols::{Lease, Peers, ReplicaSet, ReplicaSets, Replicas};
 use types::{
     AmnesiaCount, Command, Epoch, Incarnation, Key, NodeId, Outcome, SessionId, Shard, Tag, Ticket,
     Wire,
@@ -181,6 +181,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             rng: &mut Prng::new(1),
             replicas: Replicas { set: self.sets.any(), peers: &self.peers },
             sets: &self.sets,
+            lease: Lease::NONE,
             update: &SimUpdate,
         };
         run(&mut self.protocol, &mut cx);
@@ -379,8 +380,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             let (losses, bytes) = (losses.clone(), send.message.to_bytes());
             output.sends.push(SentMessage { to, from, losses, bytes });
         }
-        let leased = fx.lease_reads.into_iter().map(|(tag, outcome, _)| (tag, outcome));
-        for (tag, outcome) in fx.outcomes.into_iter().map(|(tag, it, _)| (tag, it)).chain(leased) {
+        for (tag, outcome, _) in fx.outcomes {
             output.ended.push((tag.0, ended(&outcome)?));
         }
         Ok(own)

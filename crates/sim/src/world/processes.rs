@@ -75,6 +75,7 @@ impl World {
                 scrub: config.scrub,
                 counts_keys: false,
                 uptimes: uptimes.uptimes(),
+                leases: Arc::new(NoLeases),
             };
             let (medium, model) = (it.medium.clone(), it.model.clone());
             let store =

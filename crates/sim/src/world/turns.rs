@@ -101,10 +101,6 @@ impl World {
         for (tag, outcome) in out.replies.drain(..) {
             self.replies.push(ClientReply { node, tag, outcome });
         }
-        // Handed over in the same instant: the lease still holds.
-        for (tag, outcome, _) in out.lease_reads.drain(..) {
-            self.replies.push(ClientReply { node, tag, outcome });
-        }
         for (to, frame) in out.frames.drain(..) {
             self.send(node, usize::from(to.0) - 1, worker, Bytes::from(frame));
         }
@@ -142,6 +138,7 @@ impl World {
         }
         self.warnings.extend(out.warnings.drain(..).map(|text| (node, text)));
         out.suspects.clear();
+        out.group_reports.clear();
         spoke
     }
 

@@ -328,21 +328,8 @@ impl World {
     }
 
     fn run(&mut self, index: usize, event: Event<RmwPaxos>) {
-        let now = self.now;
-        let node = &mut self.nodes[index];
-        let mut cx = crate::Scope {
-            now,
-            unix: Millis(now.as_millis() + node.ahead.0),
-            uptime: &Millis(now.as_millis() + node.ahead.0 - node.behind.0),
-            cache: &mut node.cache,
-            metas: &mut node.metas,
-            fx: &mut node.fx,
-            rng: &mut node.rng,
-            replicas: Replicas { set: node.sets.any(), peers: &node.peers },
-            sets: &node.sets,
-            update: &Strings,
-        };
-        node.protocol.on(&mut cx, event);
+        self.with_context(index, |protocol, cx| protocol.on(cx, event));
+        let node = &self.nodes[index];
         if let Err(violation) =
             node.protocol.check(&node.cache, Replicas { set: node.sets.any(), peers: &node.peers })
         {
@@ -585,6 +572,7 @@ impl World {
             rng: &mut node.rng,
             replicas: Replicas { set: node.sets.any(), peers: &node.peers },
             sets: &node.sets,
+            lease: crate::Lease::NONE,
             update: &Strings,
         };
         run(&mut node.protocol, &mut cx);
