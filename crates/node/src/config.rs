@@ -99,6 +99,12 @@ impl DatabaseConfig {
     pub fn has_transactions(&self) -> bool {
         self.protocol == crate::registry::SYSTEM
     }
+
+    /// Its protocol keeps a log, which outlives the process unless the database is volatile.
+    #[must_use]
+    pub fn keeps_log(&self) -> bool {
+        crate::registry::find(self.protocol).is_some_and(|it| it.properties.keeps_log)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

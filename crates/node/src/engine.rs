@@ -332,6 +332,18 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
+    fn write_log(&mut self, shared: &mut WorkerState) {
+        if self.fx.log.is_empty() {
+            return;
+        }
+        let changes = std::mem::take(&mut self.fx.log);
+        if self.outlives_process {
+            let state = &mut shared.stores[self.store];
+            state.store.change_log(self.database, changes);
+            state.has_changes = true;
+        }
+    }
+
     fn write_metas(&mut self, shared: &mut WorkerState) {
         let state = &mut shared.stores[self.store];
         for shard in self.metas.take_dirty() {
@@ -526,12 +538,12 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn has_dirty(&self) -> bool {
-        self.cache.has_dirty()
+        self.cache.has_dirty() || !self.fx.log.is_empty()
     }
 
     fn may_rest(&self, absent_kept: usize) -> bool {
         !self.has_work()
-            && !self.cache.has_dirty()
+            && !self.has_dirty()
             && !self.metas.has_dirty()
             && self.load_waiters.is_empty()
             && self.durability_queue.len() == 0
@@ -542,12 +554,14 @@ impl<P: Protocol> Engine for EngineOf<P> {
     fn set_open_ticket(&mut self, ticket: Ticket) {
         self.cache.set_open_ticket(ticket);
         self.metas.set_open_ticket(ticket);
+        self.fx.open_ticket = ticket;
     }
 
     fn flush(&mut self, shared: &mut WorkerState) {
         // Metas first: where a batch is not atomic, floors must be there before the removals they
         // stand for.
         self.write_metas(shared);
+        self.write_log(shared);
         self.write_registers(shared);
         self.date_clearing(shared);
     }
@@ -610,7 +624,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
             && self.load_waiters.is_empty()
             && self.durability_queue.len() == 0
             && self.clearing.is_empty()
-            && !self.cache.has_dirty()
+            && !self.has_dirty()
     }
 
     fn load_waiters(&self) -> usize {

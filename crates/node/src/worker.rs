@@ -22,6 +22,7 @@ mod stats;
 pub(crate) mod timers;
 pub(crate) mod transactions;
 mod turn;
+mod words;
 pub(crate) mod worker_state;
 
 use std::sync::Arc;
@@ -37,8 +38,8 @@ use storage::{Completion, Room, Store};
 use types::key::SHARDS;
 use types::limits::SPACES;
 use types::{
-    AmnesiaCount, Command, Database, Epoch, Incarnation, Key, NodeId, Outcome, SessionId, Shard,
-    Tag, Update,
+    AmnesiaCount, Command, Database, Epoch, Incarnation, Key, LogImage, NodeId, Outcome, SessionId,
+    Shard, Tag, Update,
 };
 
 use crate::engine::{EngineParts, WAITERS_MAX};
@@ -54,6 +55,7 @@ use scrub::Scrubber;
 pub use silence::GONE_AFTER;
 use silence::Silence;
 use timers::Timers;
+pub use words::Words;
 use worker_state::{StoreState, WorkerCounters, WorkerState};
 
 /// Requests without an outcome before a worker asks for no more.
@@ -100,6 +102,8 @@ pub struct WorkerConfig {
     pub uptimes: Arc<Uptimes>,
     /// The node's leases, shared with the membership service.
     pub leases: Arc<dyn Leases>,
+    /// Shared by the node's workers.
+    pub words: Words,
 }
 
 /// A database of the node.
@@ -297,7 +301,9 @@ impl Worker {
         let slot = &mut self.by_database[usize::from(spec.database.0)];
         assert!(slot.is_none(), "database {} is configured twice", spec.database);
         *slot = Some(self.engines.len() as u8);
-        let store = &self.shared.stores[spec.store];
+        let store = &mut self.shared.stores[spec.store];
+        let keeps_log = registration.properties.keeps_log && config.index == 0;
+        let log = if keeps_log { store.store.open_log(spec.database) } else { LogImage::default() };
         let mut engine = registration.open(EngineParts {
             index: self.engines.len(),
             database: spec.database,
@@ -313,6 +319,8 @@ impl Worker {
                 worker: config.index,
                 workers: config.workers,
                 durable: spec.durable,
+                log,
+                shared: config.words.of(spec.database),
             },
             rng,
         });

@@ -5,7 +5,8 @@
 //! wait for the same ticket.
 
 use base::Nanos;
-use types::{Command, Incarnation, Key, Lock, NodeId, Outcome, Shard, Tag, Ticket};
+use bytes::Bytes;
+use types::{Command, Incarnation, Key, Lock, LogChanges, NodeId, Outcome, Shard, Tag, Ticket};
 
 use crate::group::GroupReport;
 use crate::request::PutAside;
@@ -52,8 +53,10 @@ pub struct Effects<M> {
     pub timers: Vec<(TimerId, Nanos)>,
     pub scans: Vec<Scan>,
     pub emits: Vec<Emit>,
-    /// Records for the log medium, with their tickets already counted.
-    pub appends: Vec<Vec<u8>>,
+    /// Changes of the log since the last submission.
+    pub log: LogChanges,
+    /// The ticket of changes made now, of the log as of registers.
+    pub open_ticket: Ticket,
     /// Shards that are recovered: absence means absence again.
     pub recovered: Vec<Shard>,
     /// Registers whose stored copies must not be trusted any more, nor their shards' fields. The
@@ -87,7 +90,8 @@ impl<M> Default for Effects<M> {
             timers: Vec::new(),
             scans: Vec::new(),
             emits: Vec::new(),
-            appends: Vec::new(),
+            log: LogChanges::default(),
+            open_ticket: Ticket::DURABLE,
             recovered: Vec::new(),
             disowned: Vec::new(),
             forgotten: Vec::new(),
@@ -137,6 +141,25 @@ impl<M> Effects<M> {
 
     pub fn emit(&mut self, emit: Emit) {
         self.emits.push(emit);
+    }
+
+    /// Appends a record to the log. Records from this index on are replaced. Durable after the
+    /// returned ticket, which is that of registers changed now.
+    pub fn append(&mut self, index: u64, record: impl Into<Bytes>) -> Ticket {
+        self.log.append(index, record.into());
+        self.open_ticket
+    }
+
+    /// Drops the log's records from this index on. Durable after the returned ticket.
+    pub fn truncate_log(&mut self, index: u64) -> Ticket {
+        self.log.truncate(index);
+        self.open_ticket
+    }
+
+    /// Cuts the log's records below this index off, after all other changes of the turn. A crash
+    /// may bring them back.
+    pub fn cut_log(&mut self, below: u64) {
+        self.log.cut(below);
     }
 
     pub fn recovered(&mut self, shard: Shard) {

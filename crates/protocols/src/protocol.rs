@@ -6,9 +6,11 @@
 
 use std::collections::btree_map::Entry;
 use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use base::{Millis, Nanos, Prng};
-use types::{Incarnation, Key, NodeId, Shard, Tag, Update, Wire};
+use types::{Incarnation, Key, LogImage, NodeId, Shard, Tag, Update, Wire};
 
 use crate::effects::{Effects, Emit, TimerId, Violation};
 use crate::group::{GroupEvent, Lease};
@@ -113,6 +115,8 @@ pub struct Properties {
     pub needs_lease: bool,
     /// Transactions may take its registers: see [`types::Hold`].
     pub locks: bool,
+    /// The worker of shard 0 keeps a log for it: see [`Env::log`].
+    pub keeps_log: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +167,10 @@ pub struct Env {
     /// This instance owns the shards with `shard % workers == worker`.
     pub worker: usize,
     pub workers: usize,
+    /// The log as this start finds it, at the worker of shard 0 of a protocol that keeps one.
+    pub log: LogImage,
+    /// A word that the instances of one database on one node share.
+    pub shared: Arc<AtomicU64>,
 }
 
 impl Env {

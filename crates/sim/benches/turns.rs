@@ -58,6 +58,7 @@ impl WorkerCluster {
                 counts_keys: false,
                 uptimes: Keeper::restore(Scale::REAL, &[], true, Nanos::ZERO).uptimes(),
                 leases: Arc::new(NoLeases),
+                words: node::worker::Words::default(),
             };
             let database = DatabaseSpec {
                 database: Database(0),

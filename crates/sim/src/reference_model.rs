@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use storage::{Completion, Load, Place, Room, ScrubScope, Share, Store};
-use types::{Database, Key, Shard, Ticket};
+use types::{Database, Key, LogChanges, LogImage, Shard, Ticket};
 
 use crate::medium::Medium;
 
@@ -285,6 +285,14 @@ impl Store for CheckedStore {
     fn remove(&mut self, place: &Place) {
         self.change(place, None);
         self.store.remove(place);
+    }
+
+    fn open_log(&mut self, database: Database) -> LogImage {
+        self.store.open_log(database)
+    }
+
+    fn change_log(&mut self, database: Database, changes: LogChanges) {
+        self.store.change_log(database, changes);
     }
 
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {

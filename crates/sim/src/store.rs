@@ -13,9 +13,12 @@ use base::Prng;
 use bytes::Bytes;
 use storage::{Completion, Load, Place, Store};
 use types::key::SHARDS;
-use types::{Database, Key, Shard, Ticket};
+use types::{Database, Key, LogChanges, LogImage, Shard, Ticket};
 
 pub use self::model_store::ModelStore;
+
+/// Records that were cut off the front of a log and may be back after a crash.
+const CUT_RETURNS: u64 = 16;
 
 /// The promise of a medium.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -50,6 +53,7 @@ enum PendingChange {
     Put(Place, Bytes),
     Remove(Place),
     Forgotten(Database, Shard, bool),
+    Log(Database, LogChanges),
 }
 
 #[derive(Debug)]
@@ -121,6 +125,8 @@ struct ModelState {
     /// For each database in use, one map per shard.
     cells: BTreeMap<Database, Vec<BTreeMap<Key, StoredCell>>>,
     metas: BTreeMap<(Database, Shard), StoredCell>,
+    /// Durable logs: the first index and the records.
+    logs: BTreeMap<Database, (u64, VecDeque<Bytes>)>,
     forgotten: Shards,
     forgotten_durably: Shards,
     handles: Vec<WorkerQueue>,
@@ -157,6 +163,7 @@ impl ModelMedium {
             databases,
             cells: BTreeMap::new(),
             metas: BTreeMap::new(),
+            logs: BTreeMap::new(),
             forgotten: Shards::default(),
             forgotten_durably: Shards::default(),
             handles: Vec::new(),
@@ -337,6 +344,24 @@ impl ModelState {
             PendingChange::Forgotten(database, shard, false) => {
                 self.forgotten_durably.set(database, shard, false);
             }
+            PendingChange::Log(database, changes) => self.change_log(database, changes),
+        }
+    }
+
+    fn change_log(&mut self, database: Database, LogChanges { from, records, below }: LogChanges) {
+        let (first, log) = self.logs.entry(database).or_insert((1, VecDeque::new()));
+        if let Some(from) = from {
+            let next = *first + log.len() as u64;
+            assert!(from >= *first && from <= next, "a log of {first}..{next} changes from {from}");
+            log.truncate((from - *first) as usize);
+            log.extend(records);
+        }
+        // A crash may bring back records that were cut off shortly before. Here it brings back all,
+        // until more is cut off.
+        if below > *first + log.len() as u64 || below >= *first + CUT_RETURNS {
+            let gone = (below - *first).min(log.len() as u64) as usize;
+            log.drain(..gone);
+            *first = below;
         }
     }
 
@@ -506,6 +531,7 @@ impl ModelState {
                     PendingChange::Put(Place::Meta(..), _) | PendingChange::Forgotten(_, _, true)
                 )
             });
+        // A batch has one change of a log at most, which is whole or not there.
         let mut is_whole = true;
         for change in first {
             match self.rng.chance_ppm(chance_ppm) {
@@ -526,6 +552,7 @@ impl ModelState {
     fn forget_everything(&mut self) {
         self.cells.clear();
         self.metas.clear();
+        self.logs.clear();
         self.forgotten_durably = Shards::all(self.databases);
         self.forgotten = self.forgotten_durably.clone();
     }

@@ -18,7 +18,7 @@ use node::REGISTER_OVERHEAD;
 use node::frame_payload;
 use node::registry;
 use node::uptime::Keeper;
-use node::worker::{DatabaseSpec, Input, Outputs, ScrubConfig, Worker, WorkerConfig};
+use node::worker::{DatabaseSpec, Input, Outputs, ScrubConfig, Words, Worker, WorkerConfig};
 use protocols::{NoLeases, Pace, Stats};
 use storage::Store;
 use storage::identity::SavedClock;

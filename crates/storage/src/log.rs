@@ -1,5 +1,5 @@
 //! The `log` medium: an ordered log of records in a ring of fixed size, for protocols that agree on
-//! an order.
+//! an order. [`Logged`] keeps logs beside a store.
 //!
 //! A batch says where it begins and replaces everything from there on. So cutting off the end and
 //! appending are one step, and one write. Batches that wait together share one stripe: one
@@ -19,17 +19,21 @@ mod batch;
 mod device;
 mod engine;
 mod file;
+mod logged;
 mod open;
 mod scan;
 mod superblock;
+mod threaded;
 mod verify;
 
 use std::path::Path;
 
 pub use self::device::{Device, SECTORS_MAX, SECTORS_MIN, Store, Write};
 pub use self::engine::{AppendError, Engine};
-pub use self::file::{FILE, FileDevice};
+pub use self::file::{FileDevice, file_of};
+pub use self::logged::{Driver, Logged, OpenLog};
 pub use self::open::{OpenError, create, open};
+pub use self::threaded::{Threaded, Waker};
 pub use self::verify::{Fault, Report, verify};
 
 /// A log on a device, each step waited for.
@@ -40,25 +44,31 @@ pub struct Log<D> {
 }
 
 impl Log<FileDevice> {
-    /// Opens the log in a directory that belongs to `binding`.
+    /// Opens the log of this path that belongs to `binding`.
     ///
     /// # Errors
     /// Any [`OpenError`].
-    pub fn open_at(dir: &Path, binding: u64) -> Result<Log<FileDevice>, OpenError> {
-        let device = FileDevice::open(dir).map_err(OpenError::Io)?;
+    pub fn open_at(path: &Path, binding: u64) -> Result<Log<FileDevice>, OpenError> {
+        let device = FileDevice::open(path).map_err(OpenError::Io)?;
         Log::open(device.ok_or(OpenError::Missing)?, binding)
     }
 
-    /// Makes an empty log of `sectors` in a directory.
+    /// Makes an empty log of `sectors` at this path.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn create_at(dir: &Path, binding: u64, sectors: u64) -> Result<(), String> {
-        create(&mut FileDevice::create(dir)?, binding, sectors)
+    pub fn create_at(path: &Path, binding: u64, sectors: u64) -> Result<(), String> {
+        create(&mut FileDevice::create(path)?, binding, sectors)
     }
 }
 
 impl<D: Device> Log<D> {
+    /// The log and its device, for a [`Driver`].
+    #[must_use]
+    pub fn into_parts(self) -> (Engine, D) {
+        (self.engine, self.device)
+    }
+
     /// Opens the log on a device.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! handle of its own and touches only its own shards.
 
 use bytes::Bytes;
-use types::{Database, Key, Positions, Shard, Ticket};
+use types::{Database, Key, LogChanges, LogImage, Positions, Shard, Ticket};
 
 /// Where a record lives.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -149,6 +149,16 @@ pub trait Store: Send {
 
     /// Appends the completions since the last call.
     fn poll(&mut self, completions: &mut Vec<Completion>);
+
+    /// The log of a database as this start finds it, on a medium that was opened with one; else an
+    /// empty one.
+    fn open_log(&mut self, _database: Database) -> LogImage {
+        LogImage::default()
+    }
+
+    /// Changes a database's log in the open batch: durable with the batch's ticket. Dropped by
+    /// media that do not outlive the process.
+    fn change_log(&mut self, _database: Database, _changes: LogChanges) {}
 
     /// Tells where keys lie, before the first of them is put or found. Media that store positions
     /// ignore it.

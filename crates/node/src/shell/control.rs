@@ -46,7 +46,7 @@ use crate::formation::{Effect, Formation, FormationInput, Standing};
 use crate::session::SessionFactory;
 use crate::status::{CommandFacts, Phase};
 use crate::uptime::Keeper;
-use crate::worker::{Input, Worker, WorkerConfig};
+use crate::worker::{Input, Words, Worker, WorkerConfig};
 
 pub(crate) const TOKEN_MAIL: Token = Token(0);
 const TOKEN_ACCEPTOR: Token = Token(1);
@@ -541,6 +541,7 @@ impl Control {
             })
             .collect();
         let config = &self.node_status.config;
+        let words = Words::default();
         for (index, stores) in media.stores.into_iter().enumerate() {
             let settings = WorkerConfig {
                 index,
@@ -559,6 +560,7 @@ impl Control {
                 counts_keys: true,
                 uptimes: self.uptimes.uptimes(),
                 leases: Arc::new(NoLeases),
+                words: words.clone(),
             };
             let now = self.node_status.clocks.now();
             let update = Arc::clone(&self.update);

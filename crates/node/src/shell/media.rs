@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use storage::data_dir::is_there;
 use storage::disk::{self, OpenError};
+use storage::log::{self, Log, Logged, OpenLog, Threaded};
 use storage::pmem::{self, Pmem};
 use storage::volatile::{Beginning, VolatileStore};
 use storage::{Completion, Store};
 use types::key::SHARDS;
-use types::{Shard, Ticket};
+use types::log::LOG_LEN_DEFAULT;
+use types::{Database, Shard, Ticket};
 
 use super::mailbox::{Mail, Mailbox};
 use crate::config::{DatabaseConfig, Durability, NodeConfig};
@@ -21,6 +23,9 @@ use crate::worker::DatabaseSpec;
 
 /// Files of the data directory that are no medium's.
 const IDENTITY: [&str; 2] = ["node", "node.new"];
+
+/// Bytes of a sector of a log's ring.
+const SECTOR_LEN: u64 = 512;
 
 /// How long marking a store as forgotten may take.
 const MARKING_MAX: Duration = Duration::from_secs(60);
@@ -72,6 +77,10 @@ impl Media {
         wakers: &[Arc<Mailbox<Mail>>],
     ) -> Result<Media, MediaError> {
         let kinds = config.durabilities();
+        let keeps_log = |kind| {
+            let it = |one: &&DatabaseConfig| one.durability == kind && one.keeps_log();
+            config.databases.iter().filter(it).map(|one| one.database).collect::<Vec<_>>()
+        };
         let mut media = Media {
             stores: wakers.iter().map(|_| Vec::new()).collect(),
             specs: config.keyspaces().iter().map(|one| spec(one, &kinds)).collect(),
@@ -81,11 +90,19 @@ impl Media {
         };
         for &kind in &kinds {
             let dir = &config.data_dir;
-            let stores = match kind {
+            let mut stores = match kind {
                 Durability::Volatile => volatile(start, wakers.len()),
                 Durability::Pmem => media.open_pmem(dir, binding, start, wakers.len())?,
                 Durability::Disk => media.open_disk(config, binding, start, wakers)?,
             };
+            if kind != Durability::Volatile {
+                let waker = waker(&wakers[0]);
+                let logs = open_logs(dir, binding, start, &keeps_log(kind), kind, waker)?;
+                if !logs.is_empty() {
+                    let store = stores.remove(0);
+                    stores.insert(0, Box::new(Logged::new(store, logs)));
+                }
+            }
             for (worker, store) in media.stores.iter_mut().zip(stores) {
                 worker.push(store);
             }
@@ -132,11 +149,7 @@ impl Media {
             disk::create_at(dir, binding, &shape).map_err(other)?;
             sync(dir).map_err(|error| MediaError::Other(format!("{}: {error}", dir.display())))?;
         }
-        let wake = |mailbox: &Arc<Mailbox<Mail>>| -> disk::Waker {
-            let mailbox = Arc::clone(mailbox);
-            Box::new(move || mailbox.notify())
-        };
-        let wakers = wakers.iter().map(wake).collect();
+        let wakers = wakers.iter().map(waker).collect();
         let (guard, stores) = match disk::open_at(dir, binding, &shape, wakers) {
             Err(OpenError::Missing) => return Err(MediaError::Missing(Durability::Disk)),
             opened => opened.map_err(other)?,
@@ -166,6 +179,45 @@ impl Media {
         }
         sync(dir).map_err(failed)
     }
+}
+
+fn waker(mailbox: &Arc<Mailbox<Mail>>) -> disk::Waker {
+    let mailbox = Arc::clone(mailbox);
+    Box::new(move || mailbox.notify())
+}
+
+/// The logs of these databases, each with a file and a thread. Makes the files unless the node
+/// starts again.
+fn open_logs(
+    dir: &Path,
+    binding: u64,
+    start: Start,
+    databases: &[Database],
+    kind: Durability,
+    wake: disk::Waker,
+) -> Result<Vec<OpenLog>, MediaError> {
+    let wake = Arc::new(std::sync::Mutex::new(wake));
+    let mut logs = Vec::new();
+    for &database in databases {
+        let path = log::file_of(dir, database);
+        let failed = |error: String| MediaError::Other(format!("{}: {error}", path.display()));
+        // A database's log is bound to it: its file cannot stand in for another.
+        let binding = binding ^ u64::from(database.0);
+        if start != Start::Again {
+            let sectors = LOG_LEN_DEFAULT / SECTOR_LEN;
+            Log::create_at(&path, binding, sectors).map_err(failed)?;
+        }
+        let log = match Log::open_at(&path, binding) {
+            Err(log::OpenError::Missing) => return Err(MediaError::Missing(kind)),
+            log => log.map_err(|error| failed(error.to_string()))?,
+        };
+        let (engine, device) = log.into_parts();
+        let wake = Arc::clone(&wake);
+        let wake = Box::new(move || wake.lock().expect("no waker panics")());
+        let driver = Threaded::start(device, wake).map_err(|error| failed(error.to_string()))?;
+        logs.push(OpenLog { database, engine, driver: Box::new(driver) });
+    }
+    Ok(logs)
 }
 
 fn sync(dir: &Path) -> io::Result<()> {

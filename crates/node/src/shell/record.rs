@@ -10,6 +10,7 @@ use types::Database;
 
 use crate::config::{Durability, MemberAddress, NodeConfig};
 use crate::formation::{Cluster, Counters, Durable, Standing};
+use crate::registry;
 use crate::settings::{DatabaseSetting, Databases, Limits};
 use crate::uptime::{Keeper, Scale};
 
@@ -121,7 +122,8 @@ fn setting(
         protocol: protocol.clone(),
         durability: saved(*durability),
         generation: generations.get(database).copied().unwrap_or(0),
-        has_log_area: false,
+        has_log_area: *durability != Durability::Volatile
+            && registry::find(protocol).is_some_and(|it| it.properties.keeps_log),
     }
 }
 

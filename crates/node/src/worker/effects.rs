@@ -86,14 +86,6 @@ impl<P: Protocol> EngineOf<P> {
         if let Some(violation) = self.fx.violation.take() {
             shared.fail(format!("database {}: {}: {}", self.database, P::NAME, violation.0));
         }
-        if !self.fx.appends.is_empty() {
-            self.fx.appends.clear();
-            shared.fail(format!(
-                "database {}: {} keeps a log, and its store has none",
-                self.database,
-                P::NAME
-            ));
-        }
         let locked = self.fx.locked.drain(..);
         shared.locked.extend(locked.map(|(key, lock)| (self.database, key, lock)));
         let records = self.fx.records.drain(..);
@@ -166,6 +158,5 @@ fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
         || !fx.locked.is_empty()
         || !fx.records.is_empty()
         || fx.fenced.is_some()
-        || !fx.appends.is_empty()
         || fx.violation.is_some()
 }

@@ -257,6 +257,7 @@ impl Protocol for Toy {
         needs_config: false,
         needs_lease: false,
         locks: false,
+        keeps_log: false,
     };
 
     type Message = Say;

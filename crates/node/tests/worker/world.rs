@@ -94,6 +94,7 @@ impl World {
             counts_keys: shape.counts_keys,
             uptimes: keeper.uptimes(),
             leases: Arc::new(NoLeases),
+            words: node::worker::Words::default(),
         };
         let volatile = Box::new(VolatileStore::new(shape.volatile));
         let spec =

@@ -125,6 +125,7 @@ impl Protocol for Abd {
         needs_config: false,
         needs_lease: false,
         locks: false,
+        keeps_log: false,
     };
 
     type Message = Message;

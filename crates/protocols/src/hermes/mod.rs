@@ -101,6 +101,7 @@ impl Protocol for Hermes {
         needs_config: true,
         needs_lease: true,
         locks: false,
+        keeps_log: false,
     };
 
     type Message = Message;

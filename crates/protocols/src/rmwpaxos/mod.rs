@@ -130,6 +130,7 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
         needs_config: false,
         needs_lease: false,
         locks: true,
+        keeps_log: false,
     };
 
     type Message = Message;

@@ -114,6 +114,7 @@ impl Protocol for Zab {
         needs_config: true,
         needs_lease: false,
         locks: false,
+        keeps_log: true,
     };
 
     type Message = Message;

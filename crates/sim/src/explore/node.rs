@@ -126,6 +126,8 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             durable,
             worker,
             workers,
+            log: types::LogImage::default(),
+            shared: std::sync::Arc::default(),
         };
         let sets = ReplicaSets::shared(ReplicaSet::new(Epoch(1), me, &setting.replicas));
         let mut peers = Peers::new(me, incarnation, amnesia, &setting.ids);

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Bytes of a log's ring: little, so that fronts are cut off.
+const LOG_LEN: u64 = 64 << 10;
+
 /// One worker's store on a [`ModelMedium`].
 #[derive(Debug)]
 pub struct ModelStore {
@@ -21,7 +24,7 @@ impl ModelStore {
             PendingChange::Remove(place) => {
                 handle.overlay.insert(place.clone(), (ticket, None));
             }
-            PendingChange::Forgotten(..) => {}
+            PendingChange::Forgotten(..) | PendingChange::Log(..) => {}
         }
         handle.open.push(change);
     }
@@ -107,6 +110,18 @@ impl Store for ModelStore {
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
         completions.append(&mut self.medium.lock().handles[self.worker].completions);
+    }
+
+    fn open_log(&mut self, database: Database) -> LogImage {
+        let mut image = LogImage::empty(LOG_LEN);
+        if let Some((first, records)) = self.medium.lock().logs.get(&database) {
+            (image.first, image.records) = (*first, records.iter().cloned().collect());
+        }
+        image
+    }
+
+    fn change_log(&mut self, database: Database, changes: LogChanges) {
+        self.change(PendingChange::Log(database, changes));
     }
 
     fn outlives_process(&self) -> bool {

@@ -58,6 +58,7 @@ impl World {
             }
         };
         let uptimes = Keeper::restore(UPTIMES, &it.uptimes, false, local);
+        let words = Words::default();
         for (index, store) in stores.into_iter().enumerate() {
             let worker_config = WorkerConfig {
                 index,
@@ -76,6 +77,7 @@ impl World {
                 counts_keys: false,
                 uptimes: uptimes.uptimes(),
                 leases: Arc::new(NoLeases),
+                words: words.clone(),
             };
             let (medium, model) = (it.medium.clone(), it.model.clone());
             let store =

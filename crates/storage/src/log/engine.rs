@@ -124,6 +124,12 @@ impl Engine {
         self.first + self.records.len() as u64
     }
 
+    /// Sectors of the ring.
+    #[must_use]
+    pub fn ring(&self) -> u64 {
+        self.ring
+    }
+
     /// Bytes that a batch may take, with 16 for itself and 4 for each of its records.
     #[must_use]
     pub fn batch_len_max(&self) -> usize {

@@ -4,15 +4,19 @@
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Result as IoResult};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::Advice;
+use types::Database;
 
 use super::device::{Device, Store, Write};
 use crate::disk::direct::DirectFile;
 
-/// Name of the file in the data directory.
-pub const FILE: &str = "log";
+/// The file of a database's log in the data directory.
+#[must_use]
+pub fn file_of(dir: &Path, database: Database) -> PathBuf {
+    dir.join(format!("log-{}", database.0))
+}
 
 /// An open file.
 #[derive(Debug)]
@@ -26,13 +30,12 @@ impl FileDevice {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn create(dir: &Path) -> Result<FileDevice, String> {
-        let path = dir.join(FILE);
+    pub fn create(path: &Path) -> Result<FileDevice, String> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(&path);
+        let file = options.read(true).write(true).create(true).truncate(true).open(path);
         let file = file.and_then(|file| {
             // The new name must survive too.
-            File::open(dir)?.sync_all()?;
+            File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()?;
             Ok(file)
         });
         let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -43,14 +46,13 @@ impl FileDevice {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn open(dir: &Path) -> Result<Option<FileDevice>, String> {
-        let path = dir.join(FILE);
-        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+    pub fn open(path: &Path) -> Result<Option<FileDevice>, String> {
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file,
         };
         let device = file.and_then(|file| {
-            let direct = DirectFile::open(&path);
+            let direct = DirectFile::open(path);
             direct.as_ref().map_or(Ok(()), DirectFile::own)?;
             // A cache may show bytes that are not durable. Writes of the process before are
             // flushed, and bytes that its flush lost are read from the device again.

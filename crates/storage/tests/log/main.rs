@@ -3,5 +3,6 @@
 mod crash;
 mod damage;
 mod file;
+mod logged;
 mod model;
 mod support;

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use storage::disk::OpenError;
 use storage::identity::{Durability, Identity, Standing};
+use storage::log::{self, FileDevice};
 use storage::{Note, Progress};
 
-use types::Positions;
 use types::positions::PUBLIC;
+use types::{Database, Positions};
 
 use super::findings::Findings;
 use crate::Failure;
@@ -27,7 +28,42 @@ pub(super) fn check(
     findings: &mut Findings,
 ) -> Result<(), Failure> {
     check_pmem(dir, identity, has_asked, findings)?;
-    check_disk(dir, identity, has_asked, findings)
+    check_disk(dir, identity, has_asked, findings)?;
+    let logs = identity.databases.iter().filter(|one| one.has_log_area);
+    logs.map(|one| one.index).try_for_each(|index| check_log(dir, identity, index, findings))
+}
+
+/// The log of one database.
+fn check_log(
+    dir: &Path,
+    identity: &Identity,
+    index: u8,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    let name = format!("log-{index}");
+    let path = log::file_of(dir, Database(index));
+    let failed = |error: String| Failure::fault(format!("{}: {error}", path.display()));
+    let before = findings.count;
+    let report = match FileDevice::open(&path).map_err(failed)? {
+        None if identity.standing != Standing::Formed => return Ok(()),
+        None => {
+            findings.fault(&name, "there is no log");
+            return Ok(());
+        }
+        Some(mut device) => match log::verify(&mut device) {
+            Ok(report) => report,
+            Err(error) => {
+                findings.fault(&name, error);
+                return Ok(());
+            }
+        },
+    };
+    report.faults.iter().for_each(|fault| findings.fault(&name, fault));
+    let lines = [format!("{} records in {} ring batches", report.records, report.stripes)];
+    let counts = json!({ "records": report.records, "ring_batches": report.stripes });
+    findings.medium(&name, counts, &lines);
+    findings.set_count(before, report.faults_count);
+    Ok(())
 }
 
 /// A missing store is a fault only if the node kept its registers there.

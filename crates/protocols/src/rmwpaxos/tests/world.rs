@@ -208,6 +208,8 @@ impl World {
             durable: self.durable,
             worker: usize::from(self.key.shard().0),
             workers: 256,
+            log: types::LogImage::default(),
+            shared: std::sync::Arc::default(),
         };
         let sets = ReplicaSets::of_all(Epoch(1), me, ids);
         let mut peers = Peers::new(me, incarnation, amnesia, ids);
