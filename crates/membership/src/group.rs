@@ -358,6 +358,7 @@ impl Group {
         if !mutation::is(Mutation::GrantsKept) {
             self.acked.clear();
         }
+        self.complaints.clear();
         (self.lease, self.installed) = (Nanos::ZERO, Some((epoch, role)));
         let (group, configuration) = (self.settings.group, value.configuration.clone());
         cx.out.push(Effect::Install { group, configuration, role });

@@ -79,11 +79,9 @@ impl Group {
         }
         let (node, incarnation) = from;
         self.reports.insert(node, Seen { incarnation, report: beat.report });
-        for &accused in beat.stalled.iter().filter(|&&accused| accused != node) {
-            if !mutation::is(Mutation::NoStallEvidence) && cx.settings.servers.contains(&accused) {
-                let until = cx.now + cx.settings.timing.distrust();
-                self.accusations.insert((node, accused), until);
-            }
+        // Evidence of an earlier configuration does not count for this one.
+        if beat.lease > Epoch(0) && beat.lease == self.record.promised {
+            self.accuse(cx, node, &beat.stalled);
         }
         if beat.report.promised > self.record.promised {
             self.wants_read = true;
@@ -204,11 +202,22 @@ impl Group {
     }
 
     pub(crate) fn on_suspect(&mut self, cx: &Cx<'_>, node: NodeId) {
-        if node != cx.settings.me && cx.settings.servers.contains(&node) {
+        let serves = matches!(self.installed, Some((_, Some(Role::Full))));
+        let value = self.known.value().filter(|_| serves);
+        if value.is_some_and(|value| value.configuration.member(node).is_some()) {
             self.complaints.insert(node, cx.now + cx.settings.timing.suspect);
-            if !mutation::is(Mutation::NoStallEvidence) {
-                let until = cx.now + cx.settings.timing.distrust();
-                self.accusations.insert((cx.settings.me, node), until);
+            self.accuse(cx, cx.settings.me, &[node]);
+        }
+    }
+
+    fn accuse(&mut self, cx: &Cx<'_>, accuser: NodeId, accused: &[NodeId]) {
+        if mutation::is(Mutation::NoStallEvidence) {
+            return;
+        }
+        let until = cx.now + cx.settings.timing.distrust();
+        for &node in accused {
+            if node != accuser && cx.settings.servers.contains(&node) {
+                self.accusations.insert((accuser, node), until);
             }
         }
     }
@@ -228,16 +237,18 @@ impl Group {
         }
     }
 
+    /// Servers that were heard lately.
+    pub(crate) fn audible(&self, cx: &Cx<'_>) -> BTreeSet<NodeId> {
+        let servers = cx.settings.servers.iter().copied();
+        servers.filter(|&node| !cx.peers.is_silent(node, cx.now)).collect()
+    }
+
     /// Servers without a suspicion.
     pub(crate) fn usable(&mut self, cx: &Cx<'_>) -> BTreeSet<NodeId> {
         let now = cx.now;
         self.accusations.retain(|_, until| *until > now);
-        let trusted = |node: &NodeId| {
-            let distrusted = self.distrusted.get(node).is_some_and(|one| one.until > now);
-            !distrusted && !cx.peers.is_silent(*node, now)
-        };
-        let usable: BTreeSet<NodeId> =
-            cx.settings.servers.iter().copied().filter(trusted).collect();
+        let trusted = |node: &NodeId| self.distrusted.get(node).is_none_or(|one| one.until <= now);
+        let usable: BTreeSet<NodeId> = self.audible(cx).into_iter().filter(trusted).collect();
         let guilty = self.guilty(cx, &usable);
         &usable - &guilty
     }

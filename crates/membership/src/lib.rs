@@ -39,6 +39,8 @@ mod proposer;
 mod register;
 mod service;
 pub mod settings;
+#[cfg(test)]
+mod tests;
 pub mod value;
 
 pub use group::GroupStatus;

@@ -214,31 +214,33 @@ impl Group {
             return;
         }
         let trigger = *self.trigger.get_or_insert(cx.now);
-        let audible = cx.settings.servers.iter().filter(|&&node| !cx.peers.is_silent(node, cx.now));
-        let rank = audible.filter(|&&node| node < cx.settings.me).count() as u64;
+        let audible = self.audible(cx);
+        let rank = audible.iter().filter(|&&node| node < cx.settings.me).count() as u64;
         let wait = Nanos(rank * cx.settings.timing.suspect.0);
         if cx.now < trigger.max(self.not_before(cx)) + wait {
             return;
         }
         self.trigger = None;
-        self.note_guilty(cx);
         match draft {
             Draft::Continue(epoch) => {
                 self.propose(cx, epoch);
                 self.ask(cx);
             }
-            Draft::Write(value) => self.swap(cx, *value, false),
+            Draft::Write(value) => {
+                self.note_guilty(cx, &value.configuration);
+                self.swap(cx, *value, false);
+            }
             Draft::Fine | Draft::Lost => {}
         }
     }
 
     /// Nodes that this change leaves out for missing acknowledgements stay out for a while.
-    fn note_guilty(&mut self, cx: &Cx<'_>) {
-        let servers: BTreeSet<NodeId> = cx.settings.servers.iter().copied().collect();
-        let heard: BTreeSet<NodeId> =
-            servers.into_iter().filter(|&node| !cx.peers.is_silent(node, cx.now)).collect();
-        for node in self.guilty(cx, &heard) {
-            self.distrust(cx, node);
+    fn note_guilty(&mut self, cx: &Cx<'_>, next: &Configuration) {
+        let audible = self.audible(cx);
+        for node in self.guilty(cx, &audible) {
+            if next.member(node).is_none() {
+                self.distrust(cx, node);
+            }
         }
     }
 
@@ -286,7 +288,10 @@ impl Group {
                 return Draft::Fine;
             }
         }
-        let Some(choice) = self.choice(cx, value, &usable) else {
+        // A distrusted full member is better than none.
+        let choice = self.choice(cx, value, &usable);
+        let choice = choice.or_else(|| self.choice(cx, value, &self.audible(cx)));
+        let Some(choice) = choice else {
             let begins = value.is_none_or(|value| {
                 value.last_active().is_none() || value.decree == Some(Decree::Empty)
             });
@@ -359,7 +364,7 @@ impl Group {
             let seen = self.reports.get(node);
             seen.is_some_and(|seen| may_be_full(Some(&plain), *node, seen))
         };
-        if usable.iter().any(is_full) {
+        if self.audible(cx).iter().any(is_full) {
             return self.refuse(cx, "a full member is reachable: nothing is lost");
         }
         if let Decree::Image { node, image } = decree {
