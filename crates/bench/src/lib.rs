@@ -4,6 +4,7 @@
 //! It reports its clients' results and the CPU time of the server's processes.
 //! Other modules use it for one measurement each: peers, failover, restart, idling.
 //! [`media`] writes to storage without any server.
+//! [`protocols`] runs whole nodes in this process and makes the requests inside of them.
 //! Each starts its servers on loopback and cleans up.
 //!
 //! Throughput is a poor measure on machines that share their cores with the load.
@@ -18,7 +19,9 @@ pub mod failover;
 pub mod idle;
 pub mod media;
 pub mod peers;
+mod plot;
 pub mod process;
+pub mod protocols;
 mod reply;
 pub mod report;
 pub mod resp;

@@ -1,24 +1,13 @@
-//! Plots of the results, as SVG and PNG: speed on the left, 99th percentile on the right, one
-//! legend.
-//!
-//! Text is drawn with an embedded font (`font`), so that a plot looks the same on every machine.
+//! Plots of the results: speed on the left, 99th percentile on the right, one legend.
 
 mod figure;
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::Path;
-use std::sync::Once;
 
-use plotters::prelude::{BitMapBackend, FontStyle, IntoDrawingArea as _, SVGBackend};
-use plotters::style::register_font;
-
-use self::figure::{Figure, HEIGHT, PlotLine, WIDTH, draw};
+use self::figure::{Figure, PlotLine};
 use super::TestedMedium;
 use super::report::{MediaReport, MediaRow};
-use crate::{Error, Result};
-
-const FONT: &[u8] = include_bytes!("font/DejaVuSans-subset.ttf");
+use crate::{Result, plot};
 
 /// Selects the rows of a line: pattern, how, writes per flush (0: any), and its name in the legend.
 type LineSelector = (&'static str, &'static str, u64, &'static str);
@@ -89,7 +78,7 @@ pub(super) fn draw_all(report: &MediaReport, dir: &Path) -> Result<()> {
             let (unit, time) =
                 if medium == TestedMedium::Disk { ("thousand", "ms") } else { ("million", "µs") };
             let figure = Figure { title, unit, time, lines };
-            write(&figure, &dir.join(file))?;
+            plot::save(&figure, &dir.join(file))?;
         }
     }
     Ok(())
@@ -114,30 +103,4 @@ fn lines(report: &MediaReport, medium: TestedMedium, kinds: &[LineSelector]) -> 
         }
     });
     lines.filter(|line| !line.speed.is_empty()).collect()
-}
-
-fn write(figure: &Figure, path: &Path) -> Result<()> {
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| {
-        let registered = register_font("sans-serif", FontStyle::Normal, FONT);
-        assert!(registered.is_ok(), "the font is a part of this program");
-    });
-    let failed = |error: String| Error::Protocol(format!("{}: {error}", path.display()));
-    let svg = path.with_extension("svg");
-    let area = SVGBackend::new(&svg, (WIDTH, HEIGHT)).into_drawing_area();
-    draw(&area, figure).map_err(|error| failed(error.to_string()))?;
-    drop(area);
-    let mut pixels = vec![0; (WIDTH * HEIGHT * 3) as usize];
-    let area = BitMapBackend::with_buffer(&mut pixels, (WIDTH, HEIGHT)).into_drawing_area();
-    draw(&area, figure).map_err(|error| failed(error.to_string()))?;
-    drop(area);
-    write_png(&path.with_extension("png"), &pixels)
-}
-
-fn write_png(path: &Path, pixels: &[u8]) -> Result<()> {
-    let file = File::create(path).map_err(Error::io(path.display().to_string()))?;
-    let mut encoder = png::Encoder::new(BufWriter::new(file), WIDTH, HEIGHT);
-    encoder.set_color(png::ColorType::Rgb);
-    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels));
-    written.map_err(|error| Error::Protocol(format!("{}: {error}", path.display())))
 }

@@ -14,6 +14,7 @@ use crate::Failure;
 use crate::config::{self, units};
 
 mod media;
+mod protocols;
 
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
@@ -39,6 +40,8 @@ enum Plan {
     Idle(ClusterArgs),
     /// Values in place beside a log: in memory, on emulated persistent memory, on disk
     Media(media::Args),
+    /// Every protocol under the same load, in nodes of one process
+    Protocols(Box<protocols::Args>),
 }
 
 #[derive(clap::Args)]
@@ -170,6 +173,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             print(args.json, idle::run(&idle::Config { cluster, ..defaults }).map_err(fault)?)
         }
         Plan::Media(plan) => print(args.json, media::run(plan)?),
+        Plan::Protocols(plan) => print(args.json, protocols::run(plan)?),
     }
 }
 

@@ -1,11 +1,12 @@
 //! The layout of a figure: two panels over value sizes, and the legend below.
 
-use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-pub(super) const WIDTH: u32 = 1400;
-pub(super) const HEIGHT: u32 = 640;
+use crate::plot::{Area, COLOURS, DrawResult, Drawing};
+
+const WIDTH: u32 = 1400;
+const HEIGHT: u32 = 640;
 
 const TITLE_HEIGHT: u32 = 50;
 const LEGEND_HEIGHT: u32 = 84;
@@ -13,15 +14,6 @@ const LEGEND_HEIGHT: u32 = 84;
 const LEGEND_COLUMNS: usize = 4;
 /// An axis is logarithmic when its largest value is more than so many times the smallest.
 const LINEAR_MAX: f64 = 30.0;
-
-/// Distinct for colour-blind readers. [Okabe and Ito, *Color Universal Design*, 2008]
-const COLOURS: [RGBColor; 5] = [
-    RGBColor(110, 110, 110),
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-];
 
 /// One row of measurements over value sizes.
 pub(super) struct PlotLine {
@@ -43,23 +35,25 @@ pub(super) struct Figure {
     pub lines: Vec<PlotLine>,
 }
 
-type Area<DB> = DrawingArea<DB, Shift>;
-type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+impl Drawing for Figure {
+    fn size(&self) -> (u32, u32) {
+        (WIDTH, HEIGHT)
+    }
 
-/// Draws all of it and hands it to the file.
-pub(super) fn draw<DB: DrawingBackend>(area: &Area<DB>, figure: &Figure) -> DrawResult<DB> {
-    area.fill(&WHITE)?;
-    let title = ("sans-serif", 26).into_font().color(&BLACK);
-    area.draw(&Text::new(figure.title.as_str(), (24, 14), title))?;
-    let (_, rest) = area.split_vertically(TITLE_HEIGHT);
-    let (panels, legend) = rest.split_vertically(HEIGHT - TITLE_HEIGHT - LEGEND_HEIGHT);
-    let (left, right) = panels.split_horizontally(WIDTH / 2);
-    let speed = format!("{} writes per second", figure.unit);
-    panel(&left, &speed, &figure.lines, |line| &line.speed)?;
-    let p99 = format!("{} to persist, 99th percentile", figure.time);
-    panel(&right, &p99, &figure.lines, |line| &line.p99)?;
-    draw_legend(&legend, &figure.lines)?;
-    area.present()
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> DrawResult<DB> {
+        area.fill(&WHITE)?;
+        let title = ("sans-serif", 26).into_font().color(&BLACK);
+        area.draw(&Text::new(self.title.as_str(), (24, 14), title))?;
+        let (_, rest) = area.split_vertically(TITLE_HEIGHT);
+        let (panels, legend) = rest.split_vertically(HEIGHT - TITLE_HEIGHT - LEGEND_HEIGHT);
+        let (left, right) = panels.split_horizontally(WIDTH / 2);
+        let speed = format!("{} writes per second", self.unit);
+        panel(&left, &speed, &self.lines, |line| &line.speed)?;
+        let p99 = format!("{} to persist, 99th percentile", self.time);
+        panel(&right, &p99, &self.lines, |line| &line.p99)?;
+        draw_legend(&legend, &self.lines)?;
+        area.present()
+    }
 }
 
 fn panel<DB: DrawingBackend>(

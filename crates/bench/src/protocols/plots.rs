@@ -1,0 +1,190 @@
+//! Plots of the measurement, one per experiment and kind of links.
+
+use std::path::{Path, PathBuf};
+
+use super::experiments::Experiment;
+use super::report::{ProtocolsReport, Row};
+use super::{Links, published};
+use crate::Result;
+use crate::plot::chart::{Across, Chart, ChartLine, Panel};
+use crate::plot::{COLOURS, save};
+
+/// Draws every plot that has data.
+pub(super) fn draw_all(report: &ProtocolsReport, dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for links in [Links::Local, Links::Tcp] {
+        let plot = Plot { report, links };
+        let charts = [
+            (Experiment::Writes, plot.writes()),
+            (Experiment::Skew, plot.skew()),
+            (Experiment::Load, plot.load()),
+            (Experiment::Workers, plot.workers()),
+        ];
+        for (experiment, chart) in charts {
+            if plot.rows(experiment).next().is_some() {
+                files.extend(save(&chart, &dir.join(format!("{experiment}-{links}")))?);
+            }
+        }
+    }
+    Ok(files)
+}
+
+struct Plot<'a> {
+    report: &'a ProtocolsReport,
+    links: Links,
+}
+
+impl<'a> Plot<'a> {
+    fn rows(&self, experiment: Experiment) -> impl Iterator<Item = &'a Row> {
+        let links = self.links;
+        self.report
+            .rows
+            .iter()
+            .filter(move |row| row.experiment == experiment && row.links == links)
+    }
+
+    /// Names of protocols with their colours, in the order of the rows.
+    fn protocols(&self) -> Vec<(&'static str, usize)> {
+        let mut names: Vec<&'static str> = Vec::new();
+        for row in &self.report.rows {
+            if !names.contains(&row.protocol) {
+                names.push(row.protocol);
+            }
+        }
+        // Grey comes last.
+        names.into_iter().enumerate().map(|(at, name)| (name, (at + 1) % COLOURS.len())).collect()
+    }
+
+    fn title(&self, text: &str) -> String {
+        let nodes = self.report.rows.first().map_or(0, |row| row.nodes);
+        let links = match self.links {
+            Links::Local => "links in memory",
+            Links::Tcp => "TCP over loopback",
+        };
+        format!("{text}: {nodes} nodes on {} processors, {links}", self.report.processors)
+    }
+
+    /// A line per protocol through the points that its rows make.
+    fn lines(
+        &self,
+        experiment: Experiment,
+        point: impl Fn(&Row) -> Option<(f64, f64)>,
+    ) -> Vec<ChartLine> {
+        let line = |(name, colour): (&'static str, usize)| {
+            let rows = self.rows(experiment).filter(|row| row.protocol == name);
+            let mut points: Vec<(f64, f64)> = rows.filter_map(&point).collect();
+            points.sort_by(|one, other| one.0.total_cmp(&other.0));
+            let label = name.to_string();
+            ChartLine { label, colour, is_dashed: false, is_loose: false, points }
+        };
+        let lines = self.protocols().into_iter().map(line);
+        lines.filter(|line| !line.points.is_empty()).collect()
+    }
+
+    fn writes(&self) -> Chart {
+        let x = |row: &Row| f64::from(row.writes_percent);
+        let total = self.lines(Experiment::Writes, |row| Some((x(row), row.per_second)));
+        let mut per_core = self.lines(Experiment::Writes, |row| Some((x(row), row.per_core)));
+        for (name, colour) in self.protocols() {
+            let points = published::curve(name);
+            let label = format!("{name}, published");
+            if !points.is_empty() && per_core.iter().any(|line| line.label == name) {
+                per_core.push(ChartLine {
+                    label,
+                    colour,
+                    is_dashed: true,
+                    is_loose: false,
+                    points,
+                });
+            }
+        }
+        let panel = |y_label: &str, lines| Panel {
+            across: Across::Percent,
+            x_label: "writes, % of operations".to_string(),
+            y_label: y_label.to_string(),
+            lines,
+        };
+        let panels = vec![
+            panel("operations per second, all nodes", total),
+            panel("operations per second and used core", per_core),
+        ];
+        Chart { title: self.title("Throughput over writes"), panels }
+    }
+
+    fn skew(&self) -> Chart {
+        let mut names: Vec<String> = Vec::new();
+        for row in self.rows(Experiment::Skew) {
+            if row.distribution.starts_with("pareto:") && !names.contains(&row.distribution) {
+                names.push(row.distribution.clone());
+            }
+        }
+        let pareto = names.len();
+        names.extend(["zipf".to_string(), "uniform".to_string()]);
+        let panel = |writes: u32| {
+            let place = |row: &Row| {
+                let at = names.iter().position(|name| *name == row.distribution)?;
+                (row.writes_percent == writes).then_some((at as f64, row.per_second))
+            };
+            let mut lines = self.lines(Experiment::Skew, place);
+            let loose = lines.clone().into_iter().map(|line| ChartLine {
+                points: line.points.into_iter().filter(|point| point.0 >= pareto as f64).collect(),
+                is_loose: true,
+                ..line
+            });
+            let loose: Vec<ChartLine> = loose.collect();
+            for line in &mut lines {
+                line.points.retain(|point| point.0 < pareto as f64);
+            }
+            let labels = names.iter().map(|name| match name.strip_prefix("pareto:") {
+                Some(keys) => keys.parse().map_or(keys.to_string(), key_count),
+                None => name.clone(),
+            });
+            Panel {
+                across: Across::Names(labels.collect()),
+                x_label: "keys of a Pareto distribution (80/20), Zipf 0.99, uniform".to_string(),
+                y_label: format!("operations per second, {writes} % writes"),
+                lines: lines.into_iter().chain(loose).collect(),
+            }
+        };
+        Chart { title: self.title("Throughput over skew"), panels: vec![panel(5), panel(100)] }
+    }
+
+    fn load(&self) -> Chart {
+        let x = |row: &Row| f64::from(row.load_percent);
+        let avg = self.lines(Experiment::Load, |row| Some((x(row), row.latency_avg_us)));
+        let p99 = self.lines(Experiment::Load, |row| Some((x(row), row.latency_p99_us)));
+        let panel = |y_label: &str, lines| Panel {
+            across: Across::Percent,
+            x_label: "load, % of the protocol's peak with writes only".to_string(),
+            y_label: y_label.to_string(),
+            lines,
+        };
+        let panels = vec![panel("average latency, µs", avg), panel("99th percentile, µs", p99)];
+        Chart { title: self.title("Latency over load, writes only"), panels }
+    }
+
+    fn workers(&self) -> Chart {
+        let panel = |writes: u32| {
+            let place = |row: &Row| {
+                (row.writes_percent == writes).then_some((row.workers as f64, row.per_second))
+            };
+            Panel {
+                across: Across::Numbers,
+                x_label: "workers of a node".to_string(),
+                y_label: format!("operations per second, {writes} % writes"),
+                lines: self.lines(Experiment::Workers, place),
+            }
+        };
+        Chart { title: self.title("Throughput over workers"), panels: vec![panel(5), panel(100)] }
+    }
+}
+
+fn key_count(keys: u64) -> String {
+    match keys {
+        keys if keys >= 1_000_000 && keys.is_multiple_of(1_000_000) => {
+            format!("{}M", keys / 1_000_000)
+        }
+        keys if keys >= 1_000 && keys.is_multiple_of(1_000) => format!("{}k", keys / 1_000),
+        keys => keys.to_string(),
+    }
+}
