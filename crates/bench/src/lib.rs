@@ -12,6 +12,7 @@
 //!
 //! The binary parses the command line.
 
+pub mod availability;
 pub mod client;
 pub mod cluster;
 mod connection;
@@ -22,6 +23,7 @@ pub mod peers;
 mod plot;
 pub mod process;
 pub mod protocols;
+pub mod proxy;
 mod reply;
 pub mod report;
 pub mod resp;

@@ -67,6 +67,9 @@ pub struct LoadReport {
     pub gap_ms: f64,
     /// By server.
     pub gaps: Vec<Gap>,
+    /// Commands that succeeded, by server and slice of time.
+    #[serde(skip)]
+    pub timelines: Vec<Vec<u64>>,
     /// CPU time of the servers in the window; zero where their process ids were not given.
     pub server_cpu: Cpu,
     /// CPU seconds of the servers per million commands that succeeded.

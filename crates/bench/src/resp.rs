@@ -49,6 +49,8 @@ pub struct Config {
     /// Time between the last reply and the next packet of a connection.
     pub pause: Duration,
     pub password: Option<String>,
+    /// Length of a slice of [`LoadReport::timelines`]; zero for none.
+    pub slice: Duration,
     /// Processes of the servers, for their CPU time.
     pub server_pids: Vec<u32>,
     pub seed: u64,
@@ -69,6 +71,7 @@ impl Default for Config {
             timeout: None,
             pause: Duration::ZERO,
             password: None,
+            slice: Duration::ZERO,
             server_pids: Vec::new(),
             seed: 1,
         }
@@ -174,6 +177,9 @@ struct Tally {
     droughts: Vec<Drought>,
     /// By address.
     address_droughts: Vec<Drought>,
+    slice: Duration,
+    /// By address and slice.
+    timelines: Vec<Vec<u64>>,
     cpu: Cpu,
     own_cpu: Cpu,
 }
@@ -189,6 +195,8 @@ impl Tally {
             drought: Drought::new(now),
             droughts: vec![Drought::new(now); config.connections],
             address_droughts: vec![Drought::new(now); config.addresses.len()],
+            slice: config.slice,
+            timelines: vec![Vec::new(); config.addresses.len()],
             cpu: process::cpu(&config.server_pids),
             own_cpu: process::cpu(&[std::process::id()]),
         }
@@ -202,6 +210,15 @@ impl Tally {
         self.droughts[connection].end(now);
         let address = connection % self.address_droughts.len();
         self.address_droughts[address].end(now);
+        if !self.slice.is_zero() {
+            let passed = now.saturating_duration_since(self.started);
+            let at = (passed.as_nanos() / self.slice.as_nanos()) as usize;
+            let timeline = &mut self.timelines[address];
+            if timeline.len() <= at {
+                timeline.resize(at + 1, 0);
+            }
+            timeline[at] += u64::from(commands);
+        }
     }
 
     fn fail(&mut self, commands: u32, kind: &str) {
@@ -389,6 +406,7 @@ impl<'a> LoadRun<'a> {
             errors: std::mem::take(&mut tally.errors),
             gap_ms: milliseconds(tally.drought.longest),
             gaps: gaps(self.config, &self.tally),
+            timelines: std::mem::take(&mut self.tally.timelines),
             server_cpu,
             server_cpu_s_per_million: report::per_million(
                 server_cpu.total_s(),

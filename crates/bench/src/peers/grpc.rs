@@ -102,6 +102,7 @@ async fn run(config: &Config, window: Duration) -> Result<LoadReport> {
         errors: errors.into_iter().collect(),
         gap_ms: tally.longest_gap.as_secs_f64() * 1e3,
         gaps: Vec::new(),
+        timelines: Vec::new(),
         server_cpu,
         server_cpu_s_per_million: report::per_million(server_cpu.total_s(), tally.operations),
         client_cpu: process::cpu(&[std::process::id()]).since(own_cpu),

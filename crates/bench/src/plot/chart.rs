@@ -13,6 +13,9 @@ const LEGEND_ENTRY_WIDTH: u32 = 270;
 /// An axis is logarithmic when its largest value is more than so many times the smallest.
 const LINEAR_MAX: f64 = 8.0;
 
+/// Points of a line that has more are drawn smaller.
+const POINTS_MANY: usize = 20;
+
 /// A line of points. Lines of one label look alike in all panels.
 #[derive(Clone, Debug)]
 pub(crate) struct ChartLine {
@@ -41,6 +44,10 @@ pub(crate) struct Panel {
     pub(crate) across: Across,
     pub(crate) x_label: String,
     pub(crate) y_label: String,
+    /// The vertical axis is never logarithmic.
+    pub(crate) is_linear: bool,
+    /// Places of vertical lines.
+    pub(crate) marks: Vec<f64>,
     pub(crate) lines: Vec<ChartLine>,
 }
 
@@ -97,7 +104,7 @@ impl Drawing for Chart {
 fn draw_panel<DB: DrawingBackend>(area: &Area<DB>, panel: &Panel) -> DrawResult<DB> {
     let values = || panel.lines.iter().flat_map(|line| line.points.iter().map(|&(_, y)| y));
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-    if low > 0.0 && high > low * LINEAR_MAX {
+    if !panel.is_linear && low > 0.0 && high > low * LINEAR_MAX {
         draw_axes(area, panel, (low / 1.4..high * 1.4).log_scale())
     } else {
         draw_axes(area, panel, 0.0..high.max(1e-9) * 1.08)
@@ -140,8 +147,15 @@ where
         .x_label_formatter(&|&x| x_text(&panel.across, x))
         .y_label_formatter(&|&y| y_text(y))
         .draw()?;
+    let (bottom, top) = (chart.y_range().start, chart.y_range().end);
+    for &mark in &panel.marks {
+        let ends = [(mark, bottom), (mark, top)];
+        let style = RGBColor(90, 90, 90).stroke_width(1);
+        chart.draw_series(DashedLineSeries::new(ends, 4, 4, style))?;
+    }
     for line in &panel.lines {
         let colour = COLOURS[line.colour % COLOURS.len()];
+        let radius = if line.points.len() > POINTS_MANY { 2 } else { 5 };
         let path = line.points.iter().copied();
         let style = colour.stroke_width(3);
         match (line.is_loose, line.is_dashed) {
@@ -154,7 +168,7 @@ where
             }
         }
         let of_point = if line.is_dashed { colour.stroke_width(2) } else { colour.filled() };
-        chart.draw_series(path.map(|point| Circle::new(point, 5, of_point)))?;
+        chart.draw_series(path.map(|point| Circle::new(point, radius, of_point)))?;
     }
     Ok(())
 }
@@ -239,6 +253,8 @@ mod tests {
             across: Across::Percent,
             x_label: String::new(),
             y_label: String::new(),
+            is_linear: false,
+            marks: Vec::new(),
             lines,
         };
         let panels = vec![panel(vec![line("a"), line("b")]), panel(vec![line("b")])];

@@ -102,6 +102,8 @@ impl<'a> Plot<'a> {
             across: Across::Percent,
             x_label: "writes, % of operations".to_string(),
             y_label: y_label.to_string(),
+            is_linear: false,
+            marks: Vec::new(),
             lines,
         };
         let panels = vec![
@@ -143,6 +145,8 @@ impl<'a> Plot<'a> {
                 across: Across::Names(labels.collect()),
                 x_label: "keys of a Pareto distribution (80/20), Zipf 0.99, uniform".to_string(),
                 y_label: format!("operations per second, {writes} % writes"),
+                is_linear: true,
+                marks: Vec::new(),
                 lines: lines.into_iter().chain(loose).collect(),
             }
         };
@@ -157,6 +161,8 @@ impl<'a> Plot<'a> {
             across: Across::Percent,
             x_label: "load, % of the protocol's peak with writes only".to_string(),
             y_label: y_label.to_string(),
+            is_linear: false,
+            marks: Vec::new(),
             lines,
         };
         let panels = vec![panel("average latency, µs", avg), panel("99th percentile, µs", p99)];
@@ -172,6 +178,8 @@ impl<'a> Plot<'a> {
                 across: Across::Numbers,
                 x_label: "workers of a node".to_string(),
                 y_label: format!("operations per second, {writes} % writes"),
+                is_linear: true,
+                marks: Vec::new(),
                 lines: self.lines(Experiment::Workers, place),
             }
         };

@@ -117,28 +117,35 @@ fn stale_read_is_noticed() {
 }
 
 #[test]
-fn every_protocol_runs_over_both_links() {
-    let config = Config {
-        protocols: Vec::new(),
-        links: vec![Links::Local, Links::Tcp],
-        writes: vec![0, 100],
-        rest: Config::default().rest,
-        ..tiny()
-    };
-    let mut told = 0;
-    let report = run(&config, |_| told += 1).expect("it runs");
-    assert_eq!(report.rows.len(), PROTOCOLS.len() * 2 * 2);
-    assert_eq!(told, report.rows.len());
+fn every_protocol_runs() {
+    let config = Config { protocols: Vec::new(), ..tiny() };
+    let report = run(&config, |_| {}).expect("it runs");
+    assert_eq!(report.rows.len(), PROTOCOLS.len());
     for row in &report.rows {
         assert!(row.operations > 0 && row.cpu_seconds > 0.0 && row.per_core > 0.0, "{row:?}");
         assert!(row.latency_avg_us > 0.0 && row.latency_p99_us >= row.latency_avg_us / 4.0);
-        assert!(row.messages_per_operation > 0.0 || row.writes_percent == 0, "{row:?}");
+        assert!(row.sample > 0, "{row:?}");
+    }
+}
+
+#[test]
+fn messages_are_counted_over_both_links() {
+    let links = vec![Links::Local, Links::Tcp];
+    let rest = Config::default().rest;
+    let mut told = 0;
+    let report = run(&Config { links, rest, writes: vec![100], ..tiny() }, |_| told += 1);
+    let report = report.expect("it runs");
+    assert_eq!((report.rows.len(), told), (2, 2));
+    for row in &report.rows {
+        // Two peers take part in a write, and each is sent a message at least.
+        assert!(row.messages_per_operation > 2.0 && row.bytes_per_operation > 64.0, "{row:?}");
     }
 }
 
 #[test]
 fn every_experiment_makes_its_rows_csv_and_plots() {
-    let config = Config { experiments: Experiment::ALL.to_vec(), keys: 100, ..tiny() };
+    let window = Duration::from_millis(30);
+    let config = Config { experiments: Experiment::ALL.to_vec(), keys: 100, window, ..tiny() };
     let report = run(&config, |_| {}).expect("it runs");
     let count = |experiment| report.rows.iter().filter(|row| row.experiment == experiment).count();
     // Uniform, Zipf, Pareto over 10 and 100 keys, at two percentages of writes.
@@ -154,7 +161,7 @@ fn every_experiment_makes_its_rows_csv_and_plots() {
     let files = report.write_plots(dir.path()).expect("they are drawn");
     assert_eq!(files.len(), 8, "{files:?}");
     assert!(files.iter().all(|file| file.metadata().is_ok_and(|it| it.len() > 1_000)));
-    assert!(report.to_string().contains("Processor") || report.to_string().contains("op/s/core"));
+    assert!(report.to_string().contains("op/s/core"));
 }
 
 #[test]

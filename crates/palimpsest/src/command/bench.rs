@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::Failure;
 use crate::config::{self, units};
 
+mod availability;
 mod media;
 mod protocols;
 
@@ -40,6 +41,8 @@ enum Plan {
     Idle(ClusterArgs),
     /// Values in place beside a log: in memory, on emulated persistent memory, on disk
     Media(media::Args),
+    /// Throughput over time while a node dies, pauses or is cut off, by protocol
+    Availability(Box<availability::Args>),
     /// Every protocol under the same load, in nodes of one process
     Protocols(Box<protocols::Args>),
 }
@@ -173,6 +176,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             print(args.json, idle::run(&idle::Config { cluster, ..defaults }).map_err(fault)?)
         }
         Plan::Media(plan) => print(args.json, media::run(plan)?),
+        Plan::Availability(plan) => print(args.json, availability::run(plan)?),
         Plan::Protocols(plan) => print(args.json, protocols::run(plan)?),
     }
 }

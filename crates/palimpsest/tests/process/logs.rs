@@ -7,7 +7,7 @@ use bench::client::Client;
 use bench::cluster::Config;
 use serde_json::Value as Json;
 
-use crate::support::{LIMIT, Nodes, Proxies, config, eventually, http_get};
+use crate::support::{LIMIT, Nodes, config, eventually, http_get, start_with_proxies};
 
 /// Three nodes that log in this format.
 fn start(format: &str) -> Nodes {
@@ -271,7 +271,7 @@ fn peer_with_another_secret_is_refused_by_name() {
 
 #[test]
 fn slow_member_is_logged_and_its_recovery_too() {
-    let (nodes, proxies) = Proxies::start("disk");
+    let (nodes, proxies) = start_with_proxies("disk");
     proxies.throttle(2, Some(64 << 10));
     let value = "x".repeat(64 << 10);
     let mut client = nodes.client(0);

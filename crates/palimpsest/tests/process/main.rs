@@ -19,6 +19,7 @@ mod hidden;
 mod hostile;
 mod keyspace;
 mod logs;
+mod measurements;
 mod once;
 mod output;
 mod partitions;

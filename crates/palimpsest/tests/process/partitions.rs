@@ -2,11 +2,11 @@
 
 use bench::client::Value;
 
-use crate::support::{Proxies, Recorder};
+use crate::support::{Recorder, start_with_proxies};
 
 #[test]
 fn isolated_node_answers_nothing_and_learns_what_it_missed() {
-    let (nodes, proxies) = Proxies::start("disk");
+    let (nodes, proxies) = start_with_proxies("disk");
     assert_eq!(nodes.ask(2, "SET x old"), Value::ok());
     proxies.isolate(2);
     assert_eq!(nodes.ask(0, "SET x new"), Value::ok());
@@ -19,7 +19,7 @@ fn isolated_node_answers_nothing_and_learns_what_it_missed() {
 
 #[test]
 fn write_to_an_isolated_node_is_never_acknowledged() {
-    let (nodes, proxies) = Proxies::start("disk");
+    let (nodes, proxies) = start_with_proxies("disk");
     assert_eq!(nodes.ask(0, "SET counter 10"), Value::ok());
     proxies.isolate(0);
     let reply = nodes.ask(0, "INCR counter");
@@ -37,7 +37,7 @@ fn write_to_an_isolated_node_is_never_acknowledged() {
 
 #[test]
 fn history_is_linearizable_while_nodes_are_cut_off_in_turn() {
-    let (mut nodes, proxies) = Proxies::start("disk");
+    let (mut nodes, proxies) = start_with_proxies("disk");
     let addresses = nodes.cluster.addresses();
     let recorder = Recorder::new("cut");
     recorder.during(&addresses, |recorder| {
@@ -59,7 +59,7 @@ fn history_is_linearizable_while_nodes_are_cut_off_in_turn() {
 
 #[test]
 fn cluster_serves_again_after_every_link_was_dark() {
-    let (nodes, proxies) = Proxies::start("volatile");
+    let (nodes, proxies) = start_with_proxies("volatile");
     assert_eq!(nodes.ask(0, "SET x 1"), Value::ok());
     proxies.isolate_all();
     for index in 0..nodes.len() {

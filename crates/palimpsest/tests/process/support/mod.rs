@@ -5,7 +5,7 @@ mod proxy;
 mod recorder;
 
 pub use nodes::{BINARY, Nodes, config, exit_of, http_get, run};
-pub use proxy::Proxies;
+pub use proxy::start_with_proxies;
 pub use recorder::Recorder;
 
 use std::time::Duration;
