@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use types::wire::Wire as _;
 use types::{Database, Epoch, NodeId};
 
 use crate::value::GroupValue;
@@ -21,7 +20,7 @@ impl fmt::Display for Violation {
 /// One group as a global observer sees it.
 #[derive(Debug, Default)]
 struct Watched {
-    active: Option<(Epoch, Vec<u8>)>,
+    active: Option<GroupValue>,
     promised: BTreeMap<NodeId, Epoch>,
     sealed: BTreeMap<NodeId, Epoch>,
 }
@@ -36,19 +35,25 @@ impl Watch {
     /// F1. To be called whenever the register takes a value.
     ///
     /// # Errors
-    /// If it is active and not above the active value before.
+    /// If it is active and not above the active value before, or does not follow that one.
     pub fn on_register(&mut self, group: Database, value: &GroupValue) -> Result<(), Violation> {
-        if !value.is_active() {
-            return Ok(());
-        }
         let watched = self.groups.entry(group).or_default();
-        let (epoch, bytes) = (value.epoch(), value.to_bytes());
-        if let Some((last, known)) = &watched.active
-            && (epoch < *last || epoch == *last && bytes != *known)
-        {
-            return violation(format!("F1: active epoch {epoch} after {last}"));
+        let epoch = value.epoch();
+        let last = watched.active.as_ref().filter(|last| *last != value);
+        if last.is_some_and(|last| epoch <= last.epoch()) {
+            return violation(format!("F1: epoch {epoch} after {last:?}"));
         }
-        watched.active = Some((epoch, bytes));
+        let is_known = watched.active.is_some() && last.is_none();
+        let before = last.map(|last| &last.configuration);
+        if !is_known && value.previous.as_ref() != before {
+            return violation(format!(
+                "F1: epoch {epoch} follows {:?}, not {last:?}",
+                value.previous
+            ));
+        }
+        if value.is_active() {
+            watched.active = Some(value.clone());
+        }
         Ok(())
     }
 
@@ -135,7 +140,7 @@ impl Watch {
     #[must_use]
     pub fn active(&self, group: Database) -> Epoch {
         let active = self.groups.get(&group).and_then(|one| one.active.as_ref());
-        active.map_or(Epoch(0), |(epoch, _)| *epoch)
+        active.map_or(Epoch(0), GroupValue::epoch)
     }
 }
 
@@ -174,6 +179,7 @@ mod tests {
         assert!(watch.on_register(GROUP, &value(2, 1)).is_ok());
         assert!(watch.on_register(GROUP, &value(2, 1)).is_ok());
         assert!(watch.on_register(GROUP, &value(2, 3)).is_err());
+        assert!(watch.on_register(GROUP, &value(3, 1)).is_err());
         assert!(watch.on_register(GROUP, &value(1, 1)).is_err());
         assert!(watch.on_lease(GROUP, NODE, Epoch(2)).is_ok());
         assert!(watch.on_lease(GROUP, NODE, Epoch(1)).is_err());

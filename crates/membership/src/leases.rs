@@ -101,6 +101,11 @@ impl Group {
         if beat.lease < promised {
             return Verdict::Refused(promised);
         }
+        if mutation::is(Mutation::VolatilePromise) && self.known.value().is_none() {
+            let until = cx.now + cx.settings.timing.stretched(cx.settings.timing.lease);
+            self.note_grant(cx.now, from, Grant { until, image: beat.report.image });
+            return Verdict::Granted(beat.lease);
+        }
         let known = self.known.value().filter(|value| value.epoch() == promised);
         let Some(value) = known.filter(|_| beat.lease == promised) else {
             self.wants_read = true;

@@ -1,8 +1,11 @@
 //! Tests of the whole service: random worlds, and schedules made for single rules.
 
 mod chaos;
+mod choices;
 mod data;
 mod heal;
+mod mistakes;
+mod rules;
 mod world;
 
 use chaos::explore;

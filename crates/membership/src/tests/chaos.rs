@@ -484,6 +484,7 @@ impl World {
         let rest = &all - &BTreeSet::from([node]);
         let before = self.value().map(|value| value.epoch());
         self.say(|_| format!("story: {node} is left out"));
+        let mut long = None;
         self.counts.stories += 1;
         let accused = NodeId(node as u16 + 1);
         if self.random.chance(0.7) {
@@ -513,6 +514,9 @@ impl World {
                     }
                 }
                 self.read_key(node, key)?;
+                // A read that begins behind the write and ends in a later epoch.
+                let mut read = self.read(node, key);
+                long = self.step_read(&mut read)?.then_some(read);
                 break;
             }
         }
@@ -520,6 +524,9 @@ impl World {
         for _ in 0..200 {
             self.advance(&all)?;
             self.read_key(node, key)?;
+        }
+        if let Some(mut read) = long {
+            while self.step_read(&mut read)? {}
         }
         Ok(())
     }
@@ -554,6 +561,8 @@ impl World {
         for &granter in &granters {
             if self.random.chance(0.8) {
                 self.crash(granter, false);
+                let lease = *self.random.pick(&[40, 100, 250]);
+                self.set_lease(granter, Nanos::from_millis(lease));
                 self.start(granter);
             }
         }

@@ -135,6 +135,10 @@ pub(super) struct World {
     /// Steps may stop between two effects, and orders wait in queues.
     pub(super) is_rough: bool,
     pub(super) replicas: usize,
+    /// Active configurations that the register has held.
+    active: Vec<Configuration>,
+    /// Seals that nodes have reported: epoch, node, incarnation and image.
+    seals: BTreeSet<(Epoch, NodeId, Incarnation, ImageId)>,
     pub(super) counts: Counts,
     pub(super) log: Option<Vec<String>>,
 }
@@ -184,6 +188,8 @@ impl World {
             loss,
             is_rough: false,
             replicas,
+            active: Vec::new(),
+            seals: BTreeSet::new(),
             counts: Counts::default(),
             log,
         };
@@ -334,9 +340,7 @@ impl World {
         };
         match effect {
             Effect::Send { to, message } => {
-                if let Message::Wedged(wedged) = &message {
-                    self.watch.on_sealed(GROUP, name, wedged.epoch);
-                }
+                self.check_message(i, &message)?;
                 let body = Body::Control(message.to_bytes());
                 self.send(i, usize::from(to.0) - 1, body);
             }
@@ -351,6 +355,11 @@ impl World {
                 }
             }
             Effect::Wedge { .. } | Effect::Install { .. } | Effect::Erase { .. } => {
+                if let Effect::Install { configuration, .. } = &effect
+                    && !self.active.contains(configuration)
+                {
+                    return fail(format!("{name} installs {configuration:?}, which is not active"));
+                }
                 order(
                     |effect| match effect {
                         Effect::Wedge { epoch, .. } => Order::Wedge(epoch),
@@ -483,7 +492,7 @@ impl World {
                 let done = self.register == expected;
                 if done {
                     self.register = Some(new);
-                    self.on_register_change()?;
+                    self.on_register_change(self.operations[place].node)?;
                 }
                 RegisterResult::Swapped { done, value: self.register.clone() }
             }
@@ -505,6 +514,10 @@ impl World {
     }
 
     pub(super) fn finish_operation(&mut self, place: usize) -> Check {
+        if self.is_rough && !self.operations[place].told && self.random.chance(0.02) {
+            self.operations[place].told = true;
+            return self.answer(place, RegisterResult::Unknown);
+        }
         self.take_effect(place)?;
         if self.runs(self.operations[place].node) || self.operations[place].told {
             if !self.operations[place].told
@@ -531,7 +544,30 @@ impl World {
 
     // Checks.
 
-    fn on_register_change(&mut self) -> Check {
+    /// Checks the claims of a message when it leaves.
+    fn check_message(&mut self, i: usize, message: &Message) -> Check {
+        let name = NodeId(i as u16 + 1);
+        match message {
+            Message::Wedged(wedged) => {
+                self.watch.on_sealed(GROUP, name, wedged.epoch);
+                let incarnation = self.nodes[i].incarnation;
+                self.seals.insert((wedged.epoch, name, incarnation, wedged.report.image));
+            }
+            Message::Grants(grants) => {
+                for &(_, epoch) in &grants.granted {
+                    // A grant after the seal would be like an acknowledgement after it.
+                    self.watch.on_acknowledged(GROUP, name, epoch)?;
+                    if self.active.iter().all(|one| one.epoch != epoch) {
+                        return fail(format!("{name} grants a lease of {epoch}, never active"));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_register_change(&mut self, writer: usize) -> Check {
         let Some(value) = self.value() else { return fail("the register has no value".into()) };
         self.say(|_| {
             let members: Vec<String> = value
@@ -551,8 +587,15 @@ impl World {
             return Ok(());
         }
         self.counts.changes += 1;
+        self.active.push(value.configuration.clone());
         self.check_leases()?;
         for member in value.configuration.full() {
+            let seal = (value.epoch(), member.node, member.incarnation, member.image);
+            // A node's messages to itself are not seen here.
+            let own = usize::from(member.node.0) - 1 == writer;
+            if !own && !self.seals.contains(&seal) {
+                return fail(format!("F3: {} became full in {} unsealed", seal.1, seal.0));
+            }
             let disk = &self.nodes[usize::from(member.node.0) - 1].disk;
             // An image that was lost after its seal is beyond any rule.
             if disk.record.is_none_or(|record| record.image != member.image) {
