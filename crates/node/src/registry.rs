@@ -3,6 +3,7 @@
 //! Besides a protocol's own folder, only this module knows its name.
 
 use protocols::abd::Abd;
+use protocols::classic_paxos::{ClassicPaxos, Waiting};
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::zab::Zab;
@@ -60,11 +61,16 @@ fn describe<P: Protocol>(bytes: &[u8]) -> Option<Described> {
 }
 
 /// Every protocol of this build.
-pub const PROTOCOLS: &[Registration] = &[Registration::of::<RmwPaxos>(), Registration::of::<Abd>()];
+pub const PROTOCOLS: &[Registration] = &[
+    Registration::of::<RmwPaxos>(),
+    Registration::of::<ClassicPaxos>(),
+    Registration::of::<Abd>(),
+];
 
-/// Protocols that no database may choose: complete only while the membership stays as it is. The
-/// simulator runs them to show that the waist carries them.
-pub const LABORATORY: &[Registration] = &[Registration::of::<Hermes>(), Registration::of::<Zab>()];
+/// Protocols that no database may choose: variants for measurements, and those that are complete
+/// only while the membership stays as it is.
+pub const LABORATORY: &[Registration] =
+    &[Registration::of::<Waiting>(), Registration::of::<Hermes>(), Registration::of::<Zab>()];
 
 /// The protocol of the system database, and of hidden keyspaces.
 pub const SYSTEM: &str = <RmwPaxos as Protocol>::NAME;

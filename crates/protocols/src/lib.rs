@@ -6,6 +6,7 @@
 //! Each protocol has a folder, named as on the command line. Its `mod.rs` introduces it.
 
 pub mod abd;
+pub mod classic_paxos;
 pub mod effects;
 mod explaining;
 pub mod group;
@@ -19,6 +20,7 @@ pub mod replica_sets;
 pub mod replicas;
 pub mod request;
 pub mod rmwpaxos;
+pub mod toolkit;
 pub mod uptime;
 pub mod zab;
 

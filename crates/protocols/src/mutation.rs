@@ -172,4 +172,16 @@ base::mutations! {
     AckPastGap = "ack-past-gap",
     /// A local read does not wait for its session's own writes.
     ReadPastOwnWrites = "read-past-own-writes",
+    /// A proposer ignores the votes that its phase 1 reports.
+    IgnoreLowerVotes = "ignore-lower-votes",
+    /// A proposer ignores the registry: an operation whose slot went to a state is run again.
+    NoRegistry = "no-registry",
+    /// A proposer computes its operation anew for a slot in which it may have been accepted.
+    RecomputeAttempt = "recompute-attempt",
+    /// A read ignores votes that are not known to be decided.
+    ReadCommittedOnly = "read-committed-only",
+    /// An acceptor commits its vote whatever its ballot.
+    CommitAnyVote = "commit-any-vote",
+    /// A proposer answers commands without effect that came after its promises.
+    AnswerNewer = "answer-newer",
 }

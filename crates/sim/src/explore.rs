@@ -39,7 +39,6 @@ mod world;
 
 use checker::model::kv::KvInput;
 use protocols::Protocol;
-use protocols::rmwpaxos::RmwPaxos;
 
 pub use search::{Counterexample, Exploration, explore};
 
@@ -148,7 +147,7 @@ pub fn is_livable<P: Protocol>(named: &NamedWorld) -> bool {
     // These have no storage, and no way back for a node that forgot: only their failure-free parts
     // are here.
     let is_without_return = P::PROPERTIES.needs_config;
-    let knows_outside = named.plan.replicas == named.plan.nodes || P::NAME == RmwPaxos::NAME;
+    let knows_outside = named.plan.replicas == named.plan.nodes || !is_without_return;
     (named.is_plain || P::PROPERTIES.read_modify_write)
         && knows_outside
         && (!is_without_return || budget.wipes + budget.restarts == 0)

@@ -195,7 +195,7 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         // Others are laboratory protocols, or cannot run commands that depend on the state.
         expires: registry::find(registration.name).is_some(),
         tells_changes: registration.name == RmwPaxos::NAME,
-        spreads: registration.name == RmwPaxos::NAME && config.media_faults == 0,
+        spreads: config::knows_outsiders(registration) && config.media_faults == 0,
         total_order: properties.total_order,
         // A durable total order would need a medium with a log, and none exists.
         durability: config.durability.or(properties.total_order.then_some(Durability::Volatile)),

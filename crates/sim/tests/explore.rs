@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 
+use checker::model::kv::KvInput;
 use protocols::Protocol;
 use protocols::abd::Abd;
+use protocols::classic_paxos::{ClassicPaxos, Waiting};
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::{CoreAlone, RmwPaxos};
 use protocols::zab::Zab;
@@ -46,6 +48,15 @@ fn two_commands_and_a_crash_leave_the_core_alone_linearizable() {
 #[test]
 fn two_plain_commands_are_linearizable_on_abd() {
     holds::<Abd>(|plan| is_short(plan) && plan.budget == Budget::default());
+}
+
+#[test]
+fn two_commands_are_linearizable_on_classic_paxos() {
+    // Two writes have more states than a test can visit.
+    let has_read = |plan: &WorldPlan| plan.clients.iter().any(|it| it.1 == [KvInput::Get]);
+    let is_small = |plan: &WorldPlan| is_short(plan) && plan.budget == Budget::default();
+    holds::<ClassicPaxos>(|plan| is_small(plan) && has_read(plan));
+    holds::<Waiting>(|plan| is_small(plan) && has_read(plan));
 }
 
 #[test]

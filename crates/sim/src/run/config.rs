@@ -147,13 +147,18 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
     Ok(())
 }
 
-/// Only the default protocol knows nodes that are no replicas of a shard.
+/// A configured group passes requests on itself. The others' nodes may be no replicas of a shard.
+pub(super) fn knows_outsiders(registration: &registry::Registration) -> bool {
+    !registration.properties.needs_config && !registration.properties.total_order
+}
+
 fn validate_replicas(config: &SimConfig) -> Result<(), Misuse> {
     let Some(replicas) = config.replicas else { return Ok(()) };
     if !(2..=config.nodes).contains(&replicas) {
         return Err(Misuse(format!("{replicas} replicas; use 2 to {}", config.nodes)));
     }
-    if replicas < config.nodes && config.protocol != RmwPaxos::NAME {
+    let knows_outsiders = registry::find_anywhere(&config.protocol).is_some_and(knows_outsiders);
+    if replicas < config.nodes && !knows_outsiders {
         return Err(Misuse(format!("every node of {} is a replica", config.protocol)));
     }
     if replicas < config.nodes && config.media_faults > 0 {
@@ -169,9 +174,9 @@ fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
     let writes_only = registry::find_anywhere(&config.protocol)
         .is_some_and(|registration| !registration.properties.read_modify_write);
     let is_plain = Mix::PLAIN.contains(&mix);
-    let is_of_default = mix.is_collection()
-        || mix.is_of_several_keys()
-        || matches!(mix, Mix::Retries | Mix::Expiry);
+    let is_expiry_without = mix == Mix::Expiry && registry::find(&config.protocol).is_none();
+    let is_of_default =
+        mix.is_collection() || mix.is_of_several_keys() || mix == Mix::Retries || is_expiry_without;
     if is_default || is_plain || (!is_of_default && !writes_only) {
         return Ok(());
     }

@@ -153,7 +153,7 @@ fn take(register: &mut Register, round: Round, state: State, moment: Moment<'_>)
     register.countdown = if goes_on && state.has_expiry() {
         register.countdown
     } else {
-        Started::anew(&state, moment.uptime)
+        Started::anew(state.ttl(), moment.uptime)
     };
     register.once_starts = if state.has_once() {
         Starts::going_on(register.starts(), &state, moment.uptime)

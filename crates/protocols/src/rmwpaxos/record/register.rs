@@ -1,14 +1,13 @@
 //! The stored state of one key and of one shard at an acceptor.
 
-use std::num::NonZeroU64;
-
 use base::{Millis, Nanos};
 use types::wire::put_varint;
-use types::{AmnesiaCount, Ballot, Epoch, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
+use types::{AmnesiaCount, Ballot, Epoch, Malformed, NodeId, Reader, Round, Wire};
 
 use crate::rmwpaxos::once::starts::Starts;
 use crate::rmwpaxos::record::fences::Fences;
 use crate::rmwpaxos::record::state::{ExpiryId, State};
+pub use crate::toolkit::countdown::{Countdown, Started};
 use crate::uptime::Uptime;
 
 /// One key at one acceptor.
@@ -44,42 +43,6 @@ pub struct Register {
 
 /// Every idle key costs one.
 const _: () = assert!(size_of::<Register>() <= 72);
-
-/// A moment in uptime. Its niche keeps an optional one as small.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Started(NonZeroU64);
-
-impl Started {
-    #[must_use]
-    pub fn at(uptime: Millis) -> Started {
-        Started(NonZeroU64::MIN.saturating_add(uptime.0))
-    }
-
-    /// The start of the countdown of `state`, which is new here. `None`: it has no countdown.
-    #[must_use]
-    pub fn anew(state: &State, uptime: &dyn Uptime) -> Option<Started> {
-        match state.expiry()?.ttl {
-            TimeToLive::After(span) => Some(Started::at(uptime.start(span))),
-            // A deadline goes by the wall clock.
-            TimeToLive::At { .. } | TimeToLive::Never => None,
-        }
-    }
-
-    #[must_use]
-    pub fn uptime(self) -> Millis {
-        Millis(self.0.get() - 1)
-    }
-}
-
-/// The progress of an acceptor's countdown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Countdown {
-    /// The state does not expire.
-    None,
-    /// Estimated rest.
-    Running(Millis),
-    Over,
-}
 
 impl Register {
     /// A register with a promise and no accepted state.
@@ -148,15 +111,7 @@ impl Register {
         let Some(expiry) = self.state.as_ref().and_then(State::expiry) else {
             return Countdown::None;
         };
-        let rest = match expiry.ttl {
-            TimeToLive::Never => return Countdown::None,
-            TimeToLive::After(span) => {
-                let started = self.countdown.map_or_else(|| uptime.now(span), Started::uptime);
-                uptime.rest(span, started).0
-            }
-            TimeToLive::At { unix: deadline } => deadline.0.saturating_sub(unix.0),
-        };
-        if rest == 0 { Countdown::Over } else { Countdown::Running(Millis(rest)) }
+        Countdown::of(expiry.ttl, self.countdown, uptime, unix)
     }
 }
 
@@ -307,6 +262,8 @@ fn lost_at(reader: &mut Reader<'_>) -> Result<AmnesiaCount, Malformed> {
 mod tests {
     use types::Incarnation;
     use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
+
+    use types::TimeToLive;
 
     use super::*;
     use crate::rmwpaxos::message::delta::Delta;

@@ -194,6 +194,12 @@ impl State {
         Expiry::decode(flags, &mut Reader::new(bytes)).expect("it was checked when it was made")
     }
 
+    /// The time to live that its value was given.
+    #[must_use]
+    pub fn ttl(&self) -> Option<TimeToLive> {
+        self.expiry().map(|expiry| expiry.ttl)
+    }
+
     #[must_use]
     pub fn expiry_id(&self) -> Option<ExpiryId> {
         if self.has_expiry() { self.expiry().map(|expiry| expiry.id) } else { None }

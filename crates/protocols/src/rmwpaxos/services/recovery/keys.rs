@@ -244,7 +244,7 @@ impl Recovery {
                 let register = Register {
                     accepted: highest,
                     chosen: is_chosen,
-                    countdown: Started::anew(&state, cx.uptime),
+                    countdown: Started::anew(state.ttl(), cx.uptime),
                     once_starts: Starts::anew(&state, cx.uptime),
                     state: Some(state),
                     ..Register::promise_only(promised.max(highest.ballot()))
@@ -401,7 +401,7 @@ impl Recovery {
         let register = Register {
             accepted: round,
             chosen: true,
-            countdown: Started::anew(&state, cx.uptime),
+            countdown: Started::anew(state.ttl(), cx.uptime),
             once_starts: Starts::anew(&state, cx.uptime),
             state: Some(state),
             ..Register::promise_only(round.ballot())
