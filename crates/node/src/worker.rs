@@ -43,7 +43,7 @@ use types::{
 };
 
 use crate::engine::{EngineParts, WAITERS_MAX};
-use crate::registry::{PROTOCOLS, Registration};
+use crate::registry::{PROTOCOLS, Registration, VARIANTS};
 use crate::session::Shortage;
 use crate::uptime::Uptimes;
 use amnesia::AmnesiaHold;
@@ -232,7 +232,8 @@ impl Worker {
         update: Arc<dyn Update>,
         now: Nanos,
     ) -> Result<Worker, UnknownProtocol> {
-        Worker::with_protocols(PROTOCOLS, config, stores, databases, update, now)
+        let protocols = [PROTOCOLS, VARIANTS].concat();
+        Worker::with_protocols(&protocols, config, stores, databases, update, now)
     }
 
     /// Opens a worker with protocols of the caller's choice.

@@ -195,3 +195,26 @@ fn bad_settings_are_refused_with_a_word() {
     let text = refused(Config { protocols: vec!["raft".to_string()], ..tiny() });
     assert!(text.contains("rmwpaxos"), "{text}");
 }
+
+#[test]
+fn variants_replace_or_join_their_protocols() {
+    let [first, second, ..] = PROTOCOLS else { panic!("there are two protocols") };
+    // Names are compared only, so that any protocol may stand for a variant.
+    let of = |suffix: &str| {
+        let mut variant = *first;
+        variant.name = String::leak(format!("{}{suffix}", first.name));
+        variant
+    };
+    let variants = [of(LOCK_STEP), of(AFTER_COMMIT)];
+    let names = |apply, after_commit| {
+        let all = with_variants(vec![first, second], &variants, apply, after_commit);
+        all.expect("there are variants").iter().map(|one| one.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(Apply::Parallel, false), [first.name, second.name]);
+    assert_eq!(names(Apply::LockStep, false), [variants[0].name, second.name]);
+    assert_eq!(names(Apply::Parallel, true), [first.name, variants[1].name, second.name]);
+    for (apply, after_commit) in [(Apply::LockStep, false), (Apply::Parallel, true)] {
+        let none = with_variants(vec![second], &variants, apply, after_commit);
+        assert!(matches!(none, Err(Error::Usage(text)) if text.contains("no chosen protocol")));
+    }
+}
