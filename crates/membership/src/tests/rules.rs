@@ -362,7 +362,7 @@ fn group_without_full_member_waits_for_the_operator() {
     let value = active(1, &[full(2), shadow(1)]);
     single.answer_read(Some(raw(&value)));
     single.seal(1);
-    let effects = single.pass(ms(2_000), &[(3, lease_beat(3, 0))]);
+    let effects = single.pass(ms(4_000), &[(3, lease_beat(3, 0))]);
     assert_eq!(swapped(&effects), []);
     let lost = Report::Lost { group: GROUP, epoch: Epoch(1) };
     assert!(effects.contains(&Effect::Report(lost)), "{effects:?}");
