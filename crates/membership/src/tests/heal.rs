@@ -76,6 +76,13 @@ impl World {
         intact.retain(|node| live.contains(node));
         if intact.is_empty() && self.counts.lost == 0 {
             self.counts.lost += 1;
+            if let Some(deaf) = self.deaf.take() {
+                // Nodes hear the last full member. The operator stops it first.
+                self.crash(deaf, false);
+                for _ in 0..40 {
+                    self.advance(live)?;
+                }
+            }
             self.order(live)?;
             return self.recover(live);
         }

@@ -20,7 +20,7 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::CopiedAnyEpoch => {
             Catch::Schedule(choices::shadow_is_full_once_it_copied_in_the_last_active_epoch)
         }
-        Mutation::StaleJoins => {
+        Mutation::StaleJoins | Mutation::OldReportJoins => {
             Catch::Schedule(choices::only_empty_and_connected_nodes_join_at_the_end)
         }
         Mutation::AnswersBeforeRead | Mutation::VolatilePromise => {

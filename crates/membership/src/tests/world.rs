@@ -149,7 +149,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64) -> World {
         let mut random = Prng::new(seed);
-        let count = *random.pick(&[3_usize, 3, 4, 5]);
+        let count = *random.pick(&[1_usize, 2, 3, 3, 3, 3, 4, 4, 5, 5]);
         let replicas = (*random.pick(&[1_usize, 2, 2, 3, 3, 5])).min(count);
         let error =
             if mutation::is(Mutation::RatesBeyondBound) { 3 * RATE_ERROR } else { RATE_ERROR };
