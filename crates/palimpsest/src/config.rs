@@ -419,9 +419,8 @@ pub(crate) fn parse_durability(text: &str) -> Result<Durability, Failure> {
 }
 
 pub(crate) fn find_protocol(name: &str) -> Result<&'static str, Failure> {
-    // Variants are for measurements.
-    let known: Vec<&str> = node::registry::PROTOCOLS.iter().map(|one| one.name).collect();
-    known.iter().copied().find(|known| *known == name).ok_or_else(|| {
+    node::registry::find(name).map(|found| found.name).ok_or_else(|| {
+        let known: Vec<&str> = node::registry::PROTOCOLS.iter().map(|one| one.name).collect();
         Failure::usage(format!("there is no protocol {name:?}: choose one of {}", known.join(", ")))
     })
 }

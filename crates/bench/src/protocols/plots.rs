@@ -170,17 +170,12 @@ impl<'a> Plot<'a> {
     }
 
     fn workers(&self) -> Chart {
-        let mut counts: Vec<usize> =
-            self.rows(Experiment::Workers).map(|row| row.workers).collect();
-        counts.sort_unstable();
-        counts.dedup();
         let panel = |writes: u32| {
             let place = |row: &Row| {
-                let at = counts.iter().position(|count| *count == row.workers)?;
-                (row.writes_percent == writes).then_some((at as f64, row.per_second))
+                (row.writes_percent == writes).then_some((row.workers as f64, row.per_second))
             };
             Panel {
-                across: Across::Names(counts.iter().map(ToString::to_string).collect()),
+                across: Across::Numbers,
                 x_label: "workers of a node".to_string(),
                 y_label: format!("operations per second, {writes} % writes"),
                 is_linear: true,
