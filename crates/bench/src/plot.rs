@@ -66,6 +66,8 @@ fn write_png(path: &Path, (width, height): (u32, u32), pixels: &[u8]) -> Result<
     let file = File::create(path).map_err(Error::io(path.display().to_string()))?;
     let mut encoder = png::Encoder::new(BufWriter::new(file), width, height);
     encoder.set_color(png::ColorType::Rgb);
+    // Plots are mostly white, which needs no filter.
+    encoder.set_filter(png::Filter::NoFilter);
     let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels));
     written.map_err(|error| Error::Protocol(format!("{}: {error}", path.display())))
 }

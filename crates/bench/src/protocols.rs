@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use node::config::Durability;
-use node::registry::{PROTOCOLS, Registration};
+use node::registry::{PROTOCOLS, Registration, VARIANTS};
 use serde::Serialize;
 use types::Update;
 
@@ -72,14 +72,55 @@ impl fmt::Display for Links {
     }
 }
 
+/// How a protocol of one total order applies committed commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Apply {
+    /// Each worker at its own pace, as the product does.
+    #[default]
+    Parallel,
+    /// All workers of a node wait for each other, as in Odyssey.
+    LockStep,
+}
+
+impl FromStr for Apply {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Apply> {
+        match text {
+            "parallel" => Ok(Apply::Parallel),
+            "lock-step" => Ok(Apply::LockStep),
+            _ => Err(Error::Usage(format!("--apply is parallel or lock-step, not {text:?}"))),
+        }
+    }
+}
+
+impl fmt::Display for Apply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Apply::Parallel => "parallel",
+            Apply::LockStep => "lock-step",
+        })
+    }
+}
+
+/// Suffixes of variants in the registry.
+const LOCK_STEP: &str = "-lock-step";
+/// Clients are answered once a majority knows the commit (rule Y5).
+const AFTER_COMMIT: &str = "-y5";
+
 /// The most sessions that one worker may have: requests in progress of one client of a node.
 pub const SESSIONS_MAX: usize = 1_000;
 
 /// Settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Names; empty for all of the registry.
+    /// Names, of variants too; empty for all protocols of the registry.
     pub protocols: Vec<String>,
+    /// Lock step selects the variants of protocols that have one.
+    pub apply: Apply,
+    /// Adds the variants that answer once a majority knows the commit.
+    pub after_commit: bool,
     pub experiments: Vec<Experiment>,
     /// 1 to 7.
     pub nodes: usize,
@@ -109,6 +150,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             protocols: Vec::new(),
+            apply: Apply::default(),
+            after_commit: false,
             experiments: Experiment::ALL.to_vec(),
             nodes: 5,
             keys: 1_000_000,
@@ -157,16 +200,47 @@ impl Config {
     }
 
     fn registrations(&self) -> Result<Vec<&'static Registration>> {
-        if self.protocols.is_empty() {
-            return Ok(PROTOCOLS.iter().collect());
-        }
-        let find = |name: &String| {
-            let names: Vec<&str> = PROTOCOLS.iter().map(|one| one.name).collect();
-            let text = format!("no protocol is named {name:?}; there are {}", names.join(", "));
-            node::registry::find(name).ok_or(Error::Usage(text))
+        let chosen = match self.protocols.is_empty() {
+            true => PROTOCOLS.iter().collect(),
+            false => self.protocols.iter().map(|name| named(name)).collect::<Result<_>>()?,
         };
-        self.protocols.iter().map(find).collect()
+        with_variants(chosen, VARIANTS, self.apply, self.after_commit)
     }
+}
+
+fn named(name: &str) -> Result<&'static Registration> {
+    node::registry::find(name).ok_or_else(|| {
+        let names: Vec<&str> = PROTOCOLS.iter().chain(VARIANTS).map(|one| one.name).collect();
+        Error::Usage(format!("no protocol is named {name:?}; there are {}", names.join(", ")))
+    })
+}
+
+/// Replaces protocols by their lock-step variants, and adds those that answer after a commit.
+fn with_variants<'a>(
+    chosen: Vec<&'a Registration>,
+    variants: &'a [Registration],
+    apply: Apply,
+    after_commit: bool,
+) -> Result<Vec<&'a Registration>> {
+    let variant = |of: &Registration, suffix: &str| {
+        variants.iter().find(|one| one.name.strip_suffix(suffix) == Some(of.name))
+    };
+    let (mut all, mut found) = (Vec::new(), [false; 2]);
+    for one in chosen {
+        let lock_step = variant(one, LOCK_STEP).filter(|_| apply == Apply::LockStep);
+        all.push(lock_step.unwrap_or(one));
+        let waiting = variant(one, AFTER_COMMIT).filter(|_| after_commit);
+        all.extend(waiting);
+        found = [found[0] || lock_step.is_some(), found[1] || waiting.is_some()];
+    }
+    let lacks = |flag: &str| Err(Error::Usage(format!("{flag}: no chosen protocol has a variant")));
+    if apply == Apply::LockStep && !found[0] {
+        return lacks("--apply lock-step");
+    }
+    if after_commit && !found[1] {
+        return lacks("--after-commit");
+    }
+    Ok(all)
 }
 
 /// Runs every experiment on every protocol. `progress` is told of each row.

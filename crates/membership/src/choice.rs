@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{Configuration, GroupMember, Incarnation, NodeId, Role, Serial};
+use types::{Configuration, Epoch, GroupMember, Incarnation, NodeId, Role, Serial};
 
 use crate::local::Content;
 use crate::message::ImageReport;
@@ -160,11 +160,14 @@ fn blank(question: &Question<'_>, members: &[(NodeId, Role)]) -> Vec<NodeId> {
     servers.sort_unstable();
     let turn = usize::from(question.group.group.0) % servers.len().max(1);
     servers.rotate_left(turn);
+    let last = question.value.and_then(last_active).map_or(Epoch(0), |last| last.epoch);
     usable(question, servers.into_iter())
         .filter(|(node, seen)| {
             let erased = seen.report.content == Content::Blank;
             let stale = mutation::is(Mutation::StaleJoins);
-            (erased || stale) && members.iter().all(|(member, _)| member != node)
+            // A report from before that epoch may be of a shadow that has been removed since.
+            let knows = seen.report.promised >= last || mutation::is(Mutation::OldReportJoins);
+            (erased || stale) && knows && members.iter().all(|(member, _)| member != node)
         })
         .map(|(node, _)| node)
         .collect()

@@ -20,6 +20,8 @@ base::mutations! {
     JoinedShadowIsFull = "membership-joined-shadow-is-full",
     /// A node joins with its old records.
     StaleJoins = "membership-stale-joins",
+    /// A node joins by a report from before the last active epoch.
+    OldReportJoins = "membership-old-report-joins",
     /// A wiped node keeps its image id.
     SameImage = "membership-same-image",
     /// Leases count from the receipt of the grant.

@@ -10,7 +10,8 @@ use crate::settings::{Settings, Timing};
 #[derive(Debug)]
 struct Peer {
     incarnation: Incarnation,
-    heard: Nanos,
+    /// `None` until its first heartbeat since this node's start.
+    heard: Option<Nanos>,
     hears: Vec<NodeId>,
 }
 
@@ -18,24 +19,32 @@ struct Peer {
 pub(crate) struct Peers {
     me: NodeId,
     timing: Timing,
+    started: Nanos,
     peers: BTreeMap<NodeId, Peer>,
 }
 
 impl Peers {
     pub(crate) fn new(settings: &Settings) -> Peers {
-        let new = || Peer { incarnation: Incarnation(0), heard: Nanos::ZERO, hears: Vec::new() };
+        let new = || Peer { incarnation: Incarnation(0), heard: None, hears: Vec::new() };
         let others = settings.servers.iter().filter(|&&node| node != settings.me);
         let peers = others.map(|&node| (node, new())).collect();
-        Peers { me: settings.me, timing: settings.timing, peers }
+        let (me, timing, started) = (settings.me, settings.timing, Nanos::ZERO);
+        Peers { me, timing, started, peers }
     }
 
     pub(crate) fn others(&self) -> Vec<NodeId> {
         self.peers.keys().copied().collect()
     }
 
-    /// Nodes are not silent before they could have been heard.
+    pub(crate) fn start(&mut self, now: Nanos) {
+        self.started = now;
+    }
+
+    /// Peers that were heard before this process stood still have not been silent since.
     pub(crate) fn excuse(&mut self, now: Nanos) {
-        self.peers.values_mut().for_each(|peer| peer.heard = peer.heard.max(now));
+        self.peers
+            .values_mut()
+            .for_each(|peer| peer.heard = peer.heard.max(peer.heard.and(Some(now))));
     }
 
     /// Notes the process at the other end. False for a stranger or an earlier start of the peer.
@@ -53,18 +62,25 @@ impl Peers {
 
     pub(crate) fn heard(&mut self, node: NodeId, now: Nanos, hears: Vec<NodeId>) {
         if let Some(peer) = self.peers.get_mut(&node) {
-            (peer.heard, peer.hears) = (now, hears);
+            (peer.heard, peer.hears) = (Some(now), hears);
         }
     }
 
+    /// True once a node is suspected. When all nodes start, some take longer than others, so a peer
+    /// that was never heard gets more time.
     pub(crate) fn is_silent(&self, node: NodeId, now: Nanos) -> bool {
-        let silent = |peer: &Peer| now.since(peer.heard) > self.timing.suspect;
+        let silent = |peer: &Peer| match peer.heard {
+            Some(heard) => now.since(heard) > self.timing.suspect,
+            None => now.since(self.started) > self.timing.patience(),
+        };
         node != self.me && self.peers.get(&node).is_none_or(silent)
     }
 
     /// Nodes heard lately, this one not included.
     pub(crate) fn hears(&self, now: Nanos) -> Vec<NodeId> {
-        self.peers.keys().copied().filter(|&node| !self.is_silent(node, now)).collect()
+        let heard = |node: &NodeId| self.peers.get(node).is_some_and(|peer| peer.heard.is_some());
+        let nodes = self.peers.keys().copied();
+        nodes.filter(|node| heard(node) && !self.is_silent(*node, now)).collect()
     }
 
     pub(crate) fn hears_majority(&self, now: Nanos) -> bool {
@@ -78,7 +94,7 @@ impl Peers {
 
     fn hears_other(&self, one: NodeId, other: NodeId, now: Nanos) -> bool {
         if one == self.me {
-            return !self.is_silent(other, now);
+            return self.hears(now).contains(&other);
         }
         self.peers.get(&one).is_some_and(|peer| peer.hears.contains(&other))
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::Nanos;
 use bytes::Bytes;
 use types::wire::Wire as _;
-use types::{Configuration, Epoch, Incarnation, NodeId, Role};
+use types::{Configuration, Epoch, GroupMember, Incarnation, NodeId, Role};
 
 use crate::choice::{Choice, Question, Seen, choose, may_be_full};
 use crate::group::{Cx, Group, Known};
@@ -14,9 +14,6 @@ use crate::local::Content;
 use crate::message::{Message, Process, Wedged};
 use crate::mutation::{self, Mutation};
 use crate::value::{Decree, GroupValue, Phase};
-
-/// A first configuration begins with a majority of its members after this many `suspect` spans.
-const PATIENCE: u64 = 20;
 
 /// A change that this node carries through. The register holds its wedging value.
 #[derive(Debug)]
@@ -288,6 +285,15 @@ impl Group {
                 return Draft::Fine;
             }
         }
+        // Members that may still be starting are waited for.
+        let last = value.and_then(GroupValue::last_active);
+        let starts = |member: &GroupMember| {
+            let node = member.node;
+            !self.reports.contains_key(&node) && !cx.peers.is_silent(node, cx.now)
+        };
+        if last.is_some_and(|last| last.members.iter().any(starts)) {
+            return Draft::Fine;
+        }
         // A distrusted full member is better than none.
         let choice = self.choice(cx, value, &usable);
         let choice = choice.or_else(|| self.choice(cx, value, &self.audible(cx)));
@@ -311,7 +317,8 @@ impl Group {
         value: Option<&GroupValue>,
         usable: &BTreeSet<NodeId>,
     ) -> Option<Choice> {
-        let patience = Nanos(PATIENCE * cx.settings.timing.suspect.0);
+        // A first configuration begins with a majority of its members after a while.
+        let patience = Nanos(2 * cx.settings.timing.patience().0);
         choose(&Question {
             group: &self.settings,
             servers: &cx.settings.servers,

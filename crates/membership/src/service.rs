@@ -75,7 +75,7 @@ impl Membership {
         let before = std::mem::replace(&mut self.clock, now);
         let mut step = Step { now, before };
         if let Input::Start { .. } = input {
-            self.peers.excuse(now);
+            self.peers.start(now);
             step.before = now;
         }
         // Peers have not been silent while this process stood still.

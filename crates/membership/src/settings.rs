@@ -43,6 +43,12 @@ impl Timing {
         span + Nanos(u64::try_from(drift).unwrap_or(u64::MAX)) + Nanos(1)
     }
 
+    /// How long a node that has just started waits for peers that it has not heard yet.
+    #[must_use]
+    pub fn patience(&self) -> Nanos {
+        Nanos(10 * self.suspect.0)
+    }
+
     /// For how long a node stays suspected whose seal or acknowledgements were missing.
     #[must_use]
     pub fn distrust(&self) -> Nanos {

@@ -4,7 +4,6 @@
 
 use protocols::abd::Abd;
 use protocols::classic_paxos::{ClassicPaxos, Waiting};
-use protocols::configured::Configured;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::zab::Zab;
@@ -68,13 +67,13 @@ pub const PROTOCOLS: &[Registration] = &[
     Registration::of::<Abd>(),
 ];
 
-/// Protocols that no database may choose: variants for measurements, and those that are complete
-/// only while the membership stays as it is.
-pub const LABORATORY: &[Registration] = &[
-    Registration::of::<Waiting>(),
-    Registration::of::<Configured<Hermes>>(),
-    Registration::of::<Zab>(),
-];
+/// Variants of protocols for measurements. A node runs them; no configuration of users names one.
+/// The name is that of the protocol with a suffix: `-y5`, `-lock-step`.
+pub const VARIANTS: &[Registration] = &[Registration::of::<Waiting>()];
+
+/// Protocols that no database may choose: complete only while the membership stays as it is. The
+/// simulator runs them to show that the waist carries them.
+pub const LABORATORY: &[Registration] = &[Registration::of::<Hermes>(), Registration::of::<Zab>()];
 
 /// The protocol of the system database, and of hidden keyspaces.
 pub const SYSTEM: &str = <RmwPaxos as Protocol>::NAME;
@@ -82,11 +81,15 @@ pub const SYSTEM: &str = <RmwPaxos as Protocol>::NAME;
 /// The protocol of this name, be it of the laboratory.
 #[must_use]
 pub fn find_anywhere(name: &str) -> Option<&'static Registration> {
-    PROTOCOLS.iter().chain(LABORATORY).find(|registration| registration.name == name)
+    PROTOCOLS
+        .iter()
+        .chain(VARIANTS)
+        .chain(LABORATORY)
+        .find(|registration| registration.name == name)
 }
 
-/// The protocol of this name.
+/// The protocol of this name, or the variant.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Registration> {
-    PROTOCOLS.iter().find(|registration| registration.name == name)
+    PROTOCOLS.iter().chain(VARIANTS).find(|registration| registration.name == name)
 }

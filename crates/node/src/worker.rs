@@ -43,7 +43,7 @@ use types::{
 };
 
 use crate::engine::{EngineParts, WAITERS_MAX};
-use crate::registry::{PROTOCOLS, Registration};
+use crate::registry::{PROTOCOLS, Registration, VARIANTS};
 use crate::session::Shortage;
 use crate::uptime::Uptimes;
 use amnesia::AmnesiaHold;
@@ -232,7 +232,8 @@ impl Worker {
         update: Arc<dyn Update>,
         now: Nanos,
     ) -> Result<Worker, UnknownProtocol> {
-        Worker::with_protocols(PROTOCOLS, config, stores, databases, update, now)
+        let protocols = [PROTOCOLS, VARIANTS].concat();
+        Worker::with_protocols(&protocols, config, stores, databases, update, now)
     }
 
     /// Opens a worker with protocols of the caller's choice.
@@ -374,14 +375,6 @@ impl Worker {
             && self.shared.scans.is_empty()
             && self.service.is_idle()
             && self.engines.all().iter().all(|engine| engine.is_idle())
-    }
-
-    /// The same for one database alone.
-    #[must_use]
-    pub fn is_idle_in(&self, database: Database) -> bool {
-        self.shared.in_progress == 0
-            && !self.shared.hold.is_on()
-            && self.engine_of(database).is_none_or(|it| self.engines.all()[it].is_idle())
     }
 
     /// A transaction of this node is in progress, or not settled at all keys.

@@ -8,7 +8,6 @@ use std::fmt::Debug;
 
 use protocols::Protocol;
 use protocols::abd::Abd;
-use protocols::configured::Configured;
 use protocols::hermes::Hermes;
 use protocols::mutation::{self, Mutation};
 use protocols::rmwpaxos::RmwPaxos;
@@ -26,7 +25,7 @@ fn main() {
         mutation::set(Some(mistake));
         let shows = match wanted {
             "abd" => show::<Abd>(mistake, states_max),
-            "hermes" => show::<Configured<Hermes>>(mistake, states_max),
+            "hermes" => show::<Hermes>(mistake, states_max),
             "zab" => show::<Zab>(mistake, states_max),
             _ => show::<RmwPaxos>(mistake, states_max),
         };

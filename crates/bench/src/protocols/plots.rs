@@ -170,12 +170,17 @@ impl<'a> Plot<'a> {
     }
 
     fn workers(&self) -> Chart {
+        let mut counts: Vec<usize> =
+            self.rows(Experiment::Workers).map(|row| row.workers).collect();
+        counts.sort_unstable();
+        counts.dedup();
         let panel = |writes: u32| {
             let place = |row: &Row| {
-                (row.writes_percent == writes).then_some((row.workers as f64, row.per_second))
+                let at = counts.iter().position(|count| *count == row.workers)?;
+                (row.writes_percent == writes).then_some((at as f64, row.per_second))
             };
             Panel {
-                across: Across::Numbers,
+                across: Across::Names(counts.iter().map(ToString::to_string).collect()),
                 x_label: "workers of a node".to_string(),
                 y_label: format!("operations per second, {writes} % writes"),
                 is_linear: true,

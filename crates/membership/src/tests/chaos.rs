@@ -286,6 +286,9 @@ impl World {
             *crashes -= 1;
             let wiped = *wipes > 0 && self.random.chance(0.4);
             *wipes -= u32::from(wiped);
+            if wiped && self.runs(node) && self.random.chance(0.3) {
+                return self.lose(node);
+            }
             self.crash(node, wiped);
             if self.random.chance(0.3) {
                 return Ok(());

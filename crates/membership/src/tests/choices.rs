@@ -4,11 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::{Epoch, GroupMember, ImageId, Incarnation, NodeId, Role, Serial};
 
-use super::rules::{active, full, report, shadow, wedging};
+use super::rules::{self, active, full, shadow, wedging};
 use super::world::GROUP;
 use crate::choice::{Question, Seen, choose};
 use crate::message::ImageReport;
 use crate::{Content, Decree, GroupSettings, GroupValue};
+
+/// Of a node that knows the last active epoch.
+fn report(node: u16, content: Content) -> ImageReport {
+    ImageReport { promised: Epoch(4), ..rules::report(node, content) }
+}
 
 fn seen(incarnation: u32, report: ImageReport) -> Seen {
     Seen { incarnation: Incarnation(incarnation), report }
@@ -84,6 +89,10 @@ pub(super) fn only_empty_and_connected_nodes_join_at_the_end() {
     let value = active(4, &[full(1)]);
     let stale = (NodeId(2), seen(1, report(2, Content::Stale)));
     let blank = |node| (NodeId(node), seen(1, report(node, Content::Blank)));
+    // A report of an earlier epoch may be out of date.
+    let old = ImageReport { promised: Epoch(3), ..report(2, Content::Blank) };
+    let reports = [whole(1), (NodeId(2), seen(1, old))];
+    assert_eq!(chosen(Some(&value), &reports), Some(vec![full(1)]));
     let reports = [whole(1), stale, whole(3), blank(4), blank(5)];
     let joined = named(4, 1, 104, 20, Role::Shadow);
     assert_eq!(chosen(Some(&value), &reports), Some(vec![full(1), joined]));

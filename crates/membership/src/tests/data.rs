@@ -344,8 +344,9 @@ impl World {
         let cell = &mut self.nodes[i].disk.cells[key];
         cell.is_valid |= cell.version == version;
         self.committed[key] = self.committed[key].max(version);
-        if let Some(operation) = pending.operation {
-            let floor = self.history[key][operation].floor;
+        // An operator's order ends the history.
+        let operation = pending.operation.and_then(|place| self.history[key].get(place));
+        if let Some(&Operation { floor }) = operation {
             self.say(|_| format!("write {key} {version:?} done at {i}"));
             if version <= floor {
                 return fail(format!("a write of {version:?} is done after {floor:?} was shown"));

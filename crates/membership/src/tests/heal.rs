@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use types::Role;
 
-use super::world::{Check, MS, World, fail};
-use crate::GroupValue;
+use super::world::{Check, GROUP, MS, World, fail};
+use crate::{Content, Decree, GroupValue, Input};
 
 impl World {
     /// Nodes whose image may carry the group on.
@@ -15,7 +15,7 @@ impl World {
         let members = last.members.iter().filter(|member| {
             let node = &self.nodes[usize::from(member.node.0) - 1];
             let same = node.disk.record.is_some_and(|record| record.image == member.image);
-            same && member.role == Role::Full
+            same && !node.disk.is_lost && member.role == Role::Full
         });
         members.map(|member| usize::from(member.node.0) - 1).collect()
     }
@@ -74,9 +74,17 @@ impl World {
         }
         let mut intact = self.intact();
         intact.retain(|node| live.contains(node));
-        if intact.is_empty() {
+        if intact.is_empty() && self.counts.lost == 0 {
             self.counts.lost += 1;
-            return Ok(());
+            if let Some(deaf) = self.deaf.take() {
+                // Nodes hear the last full member. The operator stops it first.
+                self.crash(deaf, false);
+                for _ in 0..40 {
+                    self.advance(live)?;
+                }
+            }
+            self.order(live)?;
+            return self.recover(live);
         }
         let value = self.value();
         let state: Vec<String> = self
@@ -84,10 +92,38 @@ impl World {
             .into_iter()
             .map(|node| {
                 let service = self.nodes[node].service.as_ref();
-                format!("{node}: {:?}", service.and_then(|one| one.status(super::world::GROUP)))
+                format!("{node}: {:?}", service.and_then(|one| one.status(GROUP)))
             })
             .collect();
         fail(format!("no progress after healing: {value:?}\nlive {live:?}\n{}", state.join("\n")))
+    }
+
+    /// An operator saves an image, or lets the group start empty. All that was shown is void.
+    fn order(&mut self, live: &BTreeSet<usize>) -> Check {
+        let live: Vec<usize> = live.iter().copied().collect();
+        let node = *self.random.pick(&live);
+        let status = self.nodes[node].service.as_ref().and_then(|one| one.status(GROUP));
+        let Some(status) = status else { return Ok(()) };
+        let Some(last) = status.value.as_ref().and_then(GroupValue::last_active) else {
+            return Ok(());
+        };
+        let epoch = last.epoch;
+        let useful = status.reports.iter().filter(|(node, report)| {
+            let place = usize::from(node.0) - 1;
+            let filled = matches!(report.content, Content::Whole | Content::Partial);
+            filled && live.contains(&place)
+        });
+        let useful: Vec<Decree> =
+            useful.map(|&(node, report)| Decree::Image { node, image: report.image }).collect();
+        let decree = if useful.is_empty() || self.random.chance(0.5) {
+            Decree::Empty
+        } else {
+            *self.random.pick(&useful)
+        };
+        self.say(|_| format!("order {decree:?} at {node}"));
+        (self.shown, self.committed) = (Default::default(), Default::default());
+        self.history = Default::default();
+        self.input(node, Input::Operator { group: GROUP, epoch, decree })
     }
 
     /// As many live nodes as wanted are full, and each of them writes and reads.

@@ -13,17 +13,17 @@ enum Catch {
     Schedule(fn()),
 }
 
-const WORLDS: u64 = 400;
+const WORLDS: u64 = 1_000;
 
 fn catch(mutation: Mutation) -> Catch {
     match mutation {
         Mutation::CopiedAnyEpoch => {
             Catch::Schedule(choices::shadow_is_full_once_it_copied_in_the_last_active_epoch)
         }
-        Mutation::StaleJoins => {
+        Mutation::StaleJoins | Mutation::OldReportJoins => {
             Catch::Schedule(choices::only_empty_and_connected_nodes_join_at_the_end)
         }
-        Mutation::AnswersBeforeRead => {
+        Mutation::AnswersBeforeRead | Mutation::VolatilePromise => {
             Catch::Schedule(rules::node_without_record_does_not_answer_before_it_read)
         }
         Mutation::SeenAnyImage => {
@@ -31,6 +31,13 @@ fn catch(mutation: Mutation) -> Catch {
         }
         Mutation::UnknownIsDone => Catch::Schedule(rules::swap_of_unknown_outcome_is_read_first),
         Mutation::GrantsKept => Catch::Schedule(rules::grants_of_an_earlier_epoch_do_not_count),
+        Mutation::NoQuarantine | Mutation::QuarantineBySetting | Mutation::SealedEarly => {
+            Catch::Schedule(rules::restarted_granter_waits_for_its_former_grants)
+        }
+        Mutation::RaiseWithoutSeal => Catch::Schedule(rules::every_rise_of_the_promise_seals),
+        Mutation::InstallBelowPromise => Catch::Schedule(rules::late_install_is_ignored),
+        Mutation::OneWorkerSealed => Catch::From(250),
+        Mutation::WriterIsNode => Catch::From(150),
         Mutation::RestartedNeedsJoined => {
             Catch::Schedule(choices::restarted_full_member_keeps_role_and_place)
         }

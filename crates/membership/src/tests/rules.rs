@@ -272,7 +272,7 @@ fn quorum_is_of_all_servers() {
 
 // Trap 2 and M2, M8.
 #[test]
-fn restarted_granter_waits_for_its_former_grants() {
+pub(super) fn restarted_granter_waits_for_its_former_grants() {
     let mut single = Single::start(Some(record(2, Content::Whole)));
     let mut before = active(1, &[full(1), full(2), full(3)]);
     before.configuration.lease = ms(700);
@@ -328,6 +328,19 @@ fn removed_member_stops_and_erases_its_image() {
     assert_eq!(has_installed(&single.take()), [(Epoch(2), None)]);
 }
 
+// M11.
+#[test]
+pub(super) fn late_install_is_ignored() {
+    let (mut single, value) = Single::member();
+    let members = [full(1), full(2), full(3)];
+    let second = GroupValue { phase: Phase::Active, ..wedging(&value, &members) };
+    single.wedge(2, &wedging(&second, &[full(1), full(2)]), &[]);
+    single.seal(3);
+    single.take();
+    single.hear(2, 1, Message::Install { group: GROUP, value: raw(&second) });
+    assert_eq!(has_installed(&single.take()), []);
+}
+
 /// An old copy may be all that an operator has left.
 #[test]
 fn image_is_kept_while_no_full_member_is_heard() {
@@ -349,7 +362,7 @@ fn group_without_full_member_waits_for_the_operator() {
     let value = active(1, &[full(2), shadow(1)]);
     single.answer_read(Some(raw(&value)));
     single.seal(1);
-    let effects = single.pass(ms(2_000), &[(3, lease_beat(3, 0))]);
+    let effects = single.pass(ms(4_000), &[(3, lease_beat(3, 0))]);
     assert_eq!(swapped(&effects), []);
     let lost = Report::Lost { group: GROUP, epoch: Epoch(1) };
     assert!(effects.contains(&Effect::Report(lost)), "{effects:?}");
@@ -386,10 +399,21 @@ fn silent_member_is_left_out() {
     assert_eq!((values[0].epoch(), values[0].phase), (Epoch(2), Phase::Wedging));
 }
 
+/// When all nodes start, some take longer than others.
+#[test]
+fn starting_members_are_waited_for() {
+    let (mut single, _) = Single::member();
+    let effects = single.pass(ms(2_900), &[(2, lease_beat(2, 1))]);
+    assert_eq!(swapped(&effects), [], "node 3 was not heard yet");
+    let effects = single.pass(ms(200), &[(2, lease_beat(2, 1))]);
+    assert_eq!(swapped(&effects)[0].members(), [full(1), full(2)]);
+}
+
 // Trap 6: slow heartbeats change a configuration at most once per span.
 #[test]
 fn silence_soon_after_a_change_waits() {
     let (mut single, value) = Single::member();
+    single.beat(3, 1, lease_beat(3, 1));
     single.pass(ms(240), &[(2, lease_beat(2, 1))]);
     let members = [full(1), full(2), full(3)];
     let next = GroupValue { phase: Phase::Active, ..wedging(&value, &members) };
@@ -426,7 +450,7 @@ pub(super) fn member_that_does_not_acknowledge_is_left_out() {
 
 // M1 and trap 4: a heartbeat leads to a read, and the read seals.
 #[test]
-fn every_rise_of_the_promise_seals() {
+pub(super) fn every_rise_of_the_promise_seals() {
     let (mut single, value) = Single::member();
     single.take();
     single.now = ms(1_100);

@@ -66,6 +66,8 @@ pub(super) enum Order {
 pub(super) struct Disk {
     pub(super) record: Option<LocalRecord>,
     pub(super) cells: [Cell; 2],
+    /// The content is not that of the recorded image any more.
+    pub(super) is_lost: bool,
 }
 
 pub(super) struct Node {
@@ -135,6 +137,7 @@ pub(super) struct World {
     /// Steps may stop between two effects, and orders wait in queues.
     pub(super) is_rough: bool,
     pub(super) replicas: usize,
+    pub(super) is_volatile: bool,
     /// Active configurations that the register has held.
     active: Vec<Configuration>,
     /// Seals that nodes have reported: epoch, node, incarnation and image.
@@ -146,7 +149,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64) -> World {
         let mut random = Prng::new(seed);
-        let count = *random.pick(&[3_usize, 3, 4, 5]);
+        let count = *random.pick(&[1_usize, 2, 3, 3, 3, 3, 4, 4, 5, 5]);
         let replicas = (*random.pick(&[1_usize, 2, 2, 3, 3, 5])).min(count);
         let error =
             if mutation::is(Mutation::RatesBeyondBound) { 3 * RATE_ERROR } else { RATE_ERROR };
@@ -155,7 +158,7 @@ impl World {
             nodes.push(Node {
                 service: None,
                 incarnation: Incarnation(0),
-                disk: Disk { record: None, cells: Default::default() },
+                disk: Disk { record: None, cells: Default::default(), is_lost: false },
                 workers: [Worker::new(0), Worker::new(1)],
                 word: LeaseWord::new(),
                 effects: VecDeque::new(),
@@ -167,6 +170,7 @@ impl World {
                 lease: TIMING.lease,
             });
         }
+        let is_volatile = random.chance(0.12);
         let loss = *random.pick(&[0, 30_000, 150_000]);
         let log = std::env::var("MEMBERSHIP_LOG").is_ok().then(Vec::new);
         let mut world = World {
@@ -188,6 +192,7 @@ impl World {
             loss,
             is_rough: false,
             replicas,
+            is_volatile,
             active: Vec::new(),
             seals: BTreeSet::new(),
             counts: Counts::default(),
@@ -243,14 +248,14 @@ impl World {
     pub(super) fn start(&mut self, i: usize) {
         let clock = self.clock(i);
         let servers = (1..=self.nodes.len() as u16).map(NodeId).collect();
-        let random = self.random.fork();
+        let (random, is_volatile) = (self.random.fork(), self.is_volatile);
         let node = &mut self.nodes[i];
         node.incarnation = Incarnation(node.incarnation.0 + 1);
         let settings = Settings {
             me: NodeId(i as u16 + 1),
             incarnation: node.incarnation,
             servers,
-            groups: vec![GroupSettings::new(GROUP, self.replicas)],
+            groups: vec![GroupSettings { is_volatile, ..GroupSettings::new(GROUP, self.replicas) }],
             timing: Timing { lease: node.lease, ..TIMING },
             random,
         };
@@ -276,9 +281,20 @@ impl World {
             // The mistake: a wiped node knows its image's id.
             let same = node.disk.record.filter(|_| mutation::is(Mutation::SameImage));
             let record = same.map(|record| LocalRecord { promised: Epoch(0), ..record });
-            node.disk = Disk { record, cells: Default::default() };
+            node.disk = Disk { record, cells: Default::default(), is_lost: false };
             self.watch.on_wiped(NodeId(i as u16 + 1));
+        } else if self.is_volatile {
+            (node.disk.cells, node.disk.is_lost) = (Default::default(), true);
         }
+    }
+
+    /// A running node finds one of its stores damaged.
+    pub(super) fn lose(&mut self, i: usize) -> Check {
+        self.say(|_| format!("lose {i}"));
+        let key = self.random.below(2) as usize;
+        let disk = &mut self.nodes[i].disk;
+        (disk.cells[key], disk.is_lost) = (Cell::default(), true);
+        self.input(i, Input::Lost { group: GROUP })
     }
 
     /// A new lease length for the node's next start.
@@ -349,6 +365,8 @@ impl World {
                 self.operate(i, token, Some((expected, new)));
             }
             Effect::Persist { record, .. } => {
+                let is_new = node.disk.record.is_none_or(|old| old.image != record.image);
+                node.disk.is_lost &= !is_new;
                 node.disk.record = Some(record);
                 if !mutation::is(Mutation::VolatilePromise) {
                     self.watch.on_promised(GROUP, name, record.promised)?;
@@ -598,7 +616,7 @@ impl World {
             }
             let disk = &self.nodes[usize::from(member.node.0) - 1].disk;
             // An image that was lost after its seal is beyond any rule.
-            if disk.record.is_none_or(|record| record.image != member.image) {
+            if disk.is_lost || disk.record.is_none_or(|record| record.image != member.image) {
                 continue;
             }
             for (cell, committed) in disk.cells.iter().zip(self.committed) {

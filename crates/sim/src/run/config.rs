@@ -110,7 +110,7 @@ pub struct Misuse(pub String);
 /// One line that says how to correct it.
 pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
     if registry::find_anywhere(&config.protocol).is_none() {
-        let all = registry::PROTOCOLS.iter().chain(registry::LABORATORY);
+        let all = registry::PROTOCOLS.iter().chain(registry::VARIANTS).chain(registry::LABORATORY);
         let known = all.map(|it| it.name).collect::<Vec<&str>>().join(", ");
         return Err(Misuse(format!("no protocol is called '{}'; use {known}", config.protocol)));
     }
