@@ -62,7 +62,8 @@ pub enum Input {
         group: Database,
         image: ImageId,
     },
-    /// Part of the group's stores on this node is damaged or forgotten.
+    /// Part of the group's stores on this node is damaged or forgotten. The worker that found it
+    /// takes no part in the group until it has erased its records.
     Lost {
         group: Database,
     },

@@ -105,7 +105,8 @@ impl Group {
             let (group, epoch) = (self.settings.group, value.epoch());
             cx.report(Report::Decreed { group, epoch });
         }
-        if !value.is_active() {
+        // Without members it only tells the nodes to become empty: heartbeats spread it.
+        if !value.is_active() && !value.members().is_empty() {
             self.propose(cx, value.epoch());
         }
         self.learn(cx, raw, value);

@@ -57,6 +57,8 @@ pub(super) struct Worker {
     pub(super) configuration: Option<Configuration>,
     pub(super) role: Option<Role>,
     pub(super) is_sealed: bool,
+    /// It has found its store damaged, and stands still until it is erased.
+    pub(super) is_broken: bool,
     sealed_for: Epoch,
     erased_for: ImageId,
     pub(super) pending: Option<Pending>,
@@ -71,6 +73,7 @@ impl Worker {
             configuration: None,
             role: None,
             is_sealed: true,
+            is_broken: false,
             sealed_for: Epoch(0),
             erased_for: ImageId(0),
             pending: None,
@@ -83,7 +86,7 @@ impl Worker {
     }
 
     pub(super) fn serves(&self) -> bool {
-        !self.is_sealed && self.role == Some(Role::Full)
+        !self.is_sealed && !self.is_broken && self.role == Some(Role::Full)
     }
 
     pub(super) fn crash(&mut self, cells: &mut [Cell; 2], random: &mut Prng) {
@@ -138,7 +141,7 @@ impl World {
                 one.has_copy = false;
             }
             Order::Erase(image) => {
-                one.erased_for = image;
+                (one.erased_for, one.is_broken) = (image, false);
                 node.disk.cells[worker] = Cell::default();
                 if node.workers.iter().all(|one| one.erased_for == image) {
                     node.inputs.push_back(Input::Erased { group: GROUP, image });
@@ -164,7 +167,8 @@ impl World {
     fn takes(&self, i: usize, key: usize, from: (usize, Incarnation), epoch: Epoch) -> bool {
         let worker = &self.nodes[i].workers[key];
         let same = worker.epoch() == epoch && worker.role.is_some();
-        if worker.is_sealed || !same && !mutation::is(Mutation::AnyEpochFrames) {
+        if worker.is_sealed || worker.is_broken || !same && !mutation::is(Mutation::AnyEpochFrames)
+        {
             return false;
         }
         mutation::is(Mutation::AnyEpochFrames) || self.member(i, key, from.0) == Some(from.1)
@@ -224,7 +228,11 @@ impl World {
     fn on_copy(&mut self, i: usize, epoch: Epoch, key: usize, copy: Cell) -> Check {
         let node = &mut self.nodes[i];
         let worker = &mut node.workers[key];
-        if worker.epoch() != epoch || worker.is_sealed || worker.role != Some(Role::Shadow) {
+        if worker.epoch() != epoch
+            || worker.is_sealed
+            || worker.is_broken
+            || worker.role != Some(Role::Shadow)
+        {
             return Ok(());
         }
         let cell = &mut node.disk.cells[key];

@@ -292,8 +292,9 @@ impl World {
     pub(super) fn lose(&mut self, i: usize) -> Check {
         self.say(|_| format!("lose {i}"));
         let key = self.random.below(2) as usize;
-        let disk = &mut self.nodes[i].disk;
-        (disk.cells[key], disk.is_lost) = (Cell::default(), true);
+        let node = &mut self.nodes[i];
+        (node.disk.cells[key], node.disk.is_lost) = (Cell::default(), true);
+        (node.workers[key].is_broken, node.workers[key].pending) = (true, None);
         self.input(i, Input::Lost { group: GROUP })
     }
 
