@@ -78,6 +78,8 @@ pub struct GroupStatus {
     pub record: LocalRecord,
     /// False until the register was read after the start.
     pub is_ready: bool,
+    /// The workers have sealed all epochs below the promised one.
+    pub is_sealed: bool,
     /// No node that could be full is reachable.
     pub is_lost: bool,
     /// The newest reports of images, for an operator's choice after a loss.
@@ -172,6 +174,7 @@ impl Group {
             installed: self.installed,
             record: self.record,
             is_ready: self.ready,
+            is_sealed: self.sealed.is_some(),
             is_lost: self.lost,
             reports: self.reports.iter().map(|(&node, seen)| (node, seen.report)).collect(),
         }

@@ -18,10 +18,12 @@ use storage::{Load, Place};
 use transactions::RecordUpdate;
 use types::key::SHARDS;
 use types::{
-    Access, Database, Incarnation, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticket, Wire,
+    Access, Database, Incarnation, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticket, Update,
+    Wire,
 };
 
 use crate::frame_payload::RawMessage;
+use crate::groups::register::SystemUpdate;
 use crate::status::DatabaseFigures;
 use crate::worker::census::Census;
 use crate::worker::durability_queue::DurabilityQueue;
@@ -240,6 +242,12 @@ impl<P: Protocol> EngineOf<P> {
             &passing
         };
         let replicas = shared.replicas_of(shard);
+        let system = SystemUpdate(&*shared.update);
+        let update: &dyn Update = match self.database {
+            Database::SYSTEM => &system,
+            database if database.is_hidden() => &RecordUpdate,
+            _ => &*shared.update,
+        };
         let mut cx = Scope {
             now: shared.now,
             unix: shared.unix,
@@ -251,7 +259,7 @@ impl<P: Protocol> EngineOf<P> {
             replicas,
             sets: &shared.sets,
             lease: Lease { leases: &*shared.leases, database: self.database },
-            update: if self.database.is_hidden() { &RecordUpdate } else { &*shared.update },
+            update,
         };
         run(&mut self.protocol, &mut cx);
         self.touched = true;

@@ -4,6 +4,7 @@
 
 use protocols::abd::Abd;
 use protocols::classic_paxos::{ClassicPaxos, Waiting};
+use protocols::configured::Configured;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::zab::Zab;
@@ -73,7 +74,8 @@ pub const VARIANTS: &[Registration] = &[Registration::of::<Waiting>()];
 
 /// Protocols that no database may choose: complete only while the membership stays as it is. The
 /// simulator runs them to show that the waist carries them.
-pub const LABORATORY: &[Registration] = &[Registration::of::<Hermes>(), Registration::of::<Zab>()];
+pub const LABORATORY: &[Registration] =
+    &[Registration::of::<Configured<Hermes>>(), Registration::of::<Zab>()];
 
 /// The protocol of the system database, and of hidden keyspaces.
 pub const SYSTEM: &str = <RmwPaxos as Protocol>::NAME;

@@ -377,6 +377,14 @@ impl Worker {
             && self.engines.all().iter().all(|engine| engine.is_idle())
     }
 
+    /// The same for one database alone.
+    #[must_use]
+    pub fn is_idle_in(&self, database: Database) -> bool {
+        self.shared.in_progress == 0
+            && !self.shared.hold.is_on()
+            && self.engine_of(database).is_none_or(|it| self.engines.all()[it].is_idle())
+    }
+
     /// A transaction of this node is in progress, or not settled at all keys.
     #[must_use]
     pub fn is_settling(&self) -> bool {

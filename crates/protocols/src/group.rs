@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use types::{Configuration, Database, Epoch};
+use types::{Configuration, Database, Epoch, ImageId, Role};
 
 /// An order of the membership service.
 #[derive(Clone, Debug)]
@@ -14,10 +14,12 @@ pub enum GroupEvent {
     /// The epoch that runs ends: from here on acknowledge none of its messages. Answered by
     /// [`GroupReport::Sealed`].
     Wedge { epoch: Epoch },
-    /// This epoch begins, also for nodes that are no members.
-    Install { configuration: Arc<Configuration> },
-    /// All registers here are void: remove them. Answered by [`GroupReport::Erased`].
-    Erase,
+    /// This epoch begins. Without a role this process is no member, even if the configuration
+    /// names its node.
+    Install { configuration: Arc<Configuration>, role: Option<Role> },
+    /// All registers here are void: remove them, for this image. Answered by
+    /// [`GroupReport::Erased`].
+    Erase { image: ImageId },
 }
 
 /// The answer of a worker to the membership service.
@@ -28,7 +30,7 @@ pub enum GroupReport {
     /// This shadow durably has everything that was committed before its epoch.
     Copied { epoch: Epoch },
     /// No register is left, and that is durable.
-    Erased,
+    Erased { image: ImageId },
     /// Storage has lost registers: this node's image is not whole any more.
     Lost,
 }

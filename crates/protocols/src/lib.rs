@@ -7,6 +7,7 @@
 
 pub mod abd;
 pub mod classic_paxos;
+pub mod configured;
 pub mod effects;
 mod explaining;
 pub mod group;

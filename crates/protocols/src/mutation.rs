@@ -164,6 +164,14 @@ base::mutations! {
     OutsideCounts = "outside-counts",
     /// A version does not name its writer.
     BareNumber = "bare-number",
+    /// A member acknowledges a write before it is durable here.
+    AckBeforeDurable = "hermes-ack-before-durable",
+    /// A read-modify-write counts as lost on the first newer version.
+    AbortOnHigher = "hermes-abort-on-higher",
+    /// Acknowledgements of an epoch count in the next one.
+    AcksOutliveEpoch = "hermes-acks-outlive-epoch",
+    /// A read-modify-write is replayed though its coordinator is a member.
+    ReplayLiveRmw = "hermes-replay-live-rmw",
     /// A local read answers from a register that is not valid.
     ReadInvalid = "read-invalid",
     /// A register is validated whichever version it holds.
@@ -184,4 +192,14 @@ base::mutations! {
     CommitAnyVote = "commit-any-vote",
     /// A proposer answers commands without effect that came after its promises.
     AnswerNewer = "answer-newer",
+    /// Messages of an epoch that has ended still count.
+    OldEpochCounts = "group-old-epoch-counts",
+    /// A message counts though its sender is another process than the configuration names.
+    AnyProcessCounts = "group-any-process-counts",
+    /// A read is answered from the own state whether or not the lease holds.
+    ReadWithoutLease = "group-read-without-lease",
+    /// A copy of a request that was passed on runs again.
+    RunsCopies = "group-runs-copies",
+    /// A shadow gives copies to other shadows.
+    CopyFromShadow = "group-copy-from-shadow",
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use protocols::Protocol;
 use protocols::abd::Abd;
+use protocols::configured::Configured;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::zab::Zab;
@@ -42,7 +43,7 @@ fn main() {
             show::<Abd>(named, seconds_max);
         }
         if wanted == "all" || wanted == "hermes" {
-            show::<Hermes>(named, seconds_max);
+            show::<Configured<Hermes>>(named, seconds_max);
         }
         if wanted == "all" || wanted == "zab" {
             show::<Zab>(named, seconds_max);

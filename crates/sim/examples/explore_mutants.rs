@@ -8,6 +8,7 @@ use std::fmt::Debug;
 
 use protocols::Protocol;
 use protocols::abd::Abd;
+use protocols::configured::Configured;
 use protocols::hermes::Hermes;
 use protocols::mutation::{self, Mutation};
 use protocols::rmwpaxos::RmwPaxos;
@@ -25,7 +26,7 @@ fn main() {
         mutation::set(Some(mistake));
         let shows = match wanted {
             "abd" => show::<Abd>(mistake, states_max),
-            "hermes" => show::<Hermes>(mistake, states_max),
+            "hermes" => show::<Configured<Hermes>>(mistake, states_max),
             "zab" => show::<Zab>(mistake, states_max),
             _ => show::<RmwPaxos>(mistake, states_max),
         };

@@ -234,13 +234,17 @@ impl Injector {
             Fault::Rot => {
                 let medium = world.medium(node).clone();
                 medium.damage(|place| {
-                    others_that(world, node, |other| !world.medium(other).has_forgotten(place))
+                    others_that(world, node, |other| {
+                        !world.medium(other).has_forgotten(place) && world.has_all(other)
+                    })
                 });
             }
             Fault::RollBack => {
                 let medium = world.medium(node).clone();
                 medium.roll_back(|place| {
-                    others_that(world, node, |other| !world.medium(other).has_forgotten(place))
+                    others_that(world, node, |other| {
+                        !world.medium(other).has_forgotten(place) && world.has_all(other)
+                    })
                 });
             }
             Fault::DiskFull => {
@@ -289,7 +293,8 @@ impl Injector {
 
 /// A majority of each replica set has forgotten no shard, this node not counted.
 fn may_forget(world: &World, node: usize) -> bool {
-    others_that(world, node, |other| !world.medium(other).has_forgotten_anything())
+    let has_all = |other| !world.medium(other).has_forgotten_anything() && world.has_all(other);
+    others_that(world, node, has_all)
 }
 
 /// True when in each replica set of the node a majority of the other members `remember`s.

@@ -2,8 +2,11 @@
 //!
 //! `tests/marks.rs` compares this list with the sources.
 
-/// Every mark, and the runs that can reach it. These are a protocol, a medium that must be
-/// requested (`pmem` is rarely drawn), transactions (rare unless requested), or media faults.
+use node::registry;
+
+/// Every mark, and the runs that can reach it. These are a protocol, those of configured groups, a
+/// medium that must be requested (`pmem` is rarely drawn), transactions (rare unless requested), or
+/// media faults.
 pub const MARKS: &[(&str, &str)] = &[
     ("disk", "disk: a record of the ring goes home to an extent"),
     ("disk", "disk: a record that a stripe has room for goes to an extent before it"),
@@ -19,6 +22,9 @@ pub const MARKS: &[(&str, &str)] = &[
     ("pmem", "pmem: an unfinished version is undone"),
     ("pmem", "pmem: damage makes a shard forgotten"),
     ("pmem", "pmem: the pages of an empty run are given back"),
+    ("groups", "a copy of a passed request comes"),
+    ("groups", "a message comes before its epoch"),
+    ("groups", "a page of a copy is asked for again"),
     ("rmwpaxos", "a command is forgotten after its window"),
     ("rmwpaxos", "a command of an earlier incarnation is not proposed any more"),
     ("rmwpaxos", "a comparison asks again"),
@@ -87,6 +93,7 @@ pub fn missed(protocol: &str, reached: &[&str]) -> Vec<&'static str> {
     let applies = |whose: &str| match whose {
         "media faults" => false,
         "rmwpaxos" | "transactions" => protocol == "rmwpaxos",
+        "groups" => registry::find_anywhere(protocol).is_some_and(|it| it.properties.needs_config),
         _ => true,
     };
     let marks = MARKS.iter().filter(|(whose, mark)| applies(whose) && !reached.contains(mark));

@@ -123,6 +123,10 @@ pub struct Profile {
     pub workers: usize,
     pub links: Links,
     pub clocks: Vec<Clock>,
+    /// How long a lease of the membership service lasts.
+    pub lease: u64,
+    /// How often a turn stands still after it has read a value, in parts per million.
+    pub late_ppm: u32,
     /// Rate of the M-th fastest clock: no majority's countdown runs faster.
     pub majority_rate_ppm: u64,
     pub request_timeout: u64,
@@ -173,6 +177,8 @@ pub struct Given {
     pub tells_changes: bool,
     /// The protocol has one order over all keys, and so one worker per node.
     pub total_order: bool,
+    /// Leases rest on the rates of clocks.
+    pub needs_config: bool,
     /// `None`: drawn.
     pub durability: Option<Durability>,
     /// `None`: drawn.
@@ -204,7 +210,8 @@ impl Profile {
         let mut links = draw_links(rng, faults, theme);
         links.distance = given.distance.unwrap_or_default();
         let replicas = draw_replicas(rng, given);
-        let (clocks, majority_rate_ppm) = draw_clocks(rng, (given.nodes, replicas), faults);
+        let (clocks, majority_rate_ppm) =
+            draw_clocks(rng, (given.nodes, replicas), faults, given.needs_config);
         let clients = rng.between(2, 8) as usize;
         let pipeline = *rng.pick(&[1, 1, 2, 6]);
         let think_max = *rng.pick(&[1, MILLI / 2, 3 * MILLI]);
@@ -236,6 +243,8 @@ impl Profile {
                 workers => workers as usize,
             },
             links,
+            lease: *apart.pick(&[8, 20, 60, 400]) * MILLI,
+            late_ppm: if faults.has(Fault::Pause) { *apart.pick(&[0, 2_000, 20_000]) } else { 0 },
             clocks,
             majority_rate_ppm,
             request_timeout: *rng.pick(&[20, 100, 1_500]) * MILLI
@@ -455,13 +464,20 @@ fn draw_clocks(
     rng: &mut Prng,
     (nodes, replicas): (usize, usize),
     faults: FaultSet,
+    needs_config: bool,
 ) -> (Vec<Clock>, u64) {
     let mut rates = vec![NOMINAL_PPM; nodes];
     if faults.has(Fault::Drift) {
         for rate in &mut rates {
             *rate = rng.between(NOMINAL_PPM - 300, NOMINAL_PPM + 300);
         }
-        rates[rng.below(nodes as u64) as usize] = *rng.pick(&[300_000, 1_000_000, 3_000_000]);
+        // Leases rest on rates that are wrong by a hundredth at most.
+        let far = if needs_config {
+            [990_000, 1_000_000, 1_010_000]
+        } else {
+            [300_000, 1_000_000, 3_000_000]
+        };
+        rates[rng.below(nodes as u64) as usize] = *rng.pick(&far);
     }
     let clocks = rates
         .iter()

@@ -15,7 +15,7 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use base::Prng;
+use base::{Nanos, Prng};
 use checker::model::kv::{KvInput, KvOutput};
 use commands::Interpreter;
 use node::registry;
@@ -40,6 +40,7 @@ use crate::workload::mix::Mix;
 use crate::workload::operation::{Input, Output};
 use crate::workload::script::Verb;
 use crate::workload::update::SimUpdate;
+use crate::world::groups::timing;
 use crate::world::{Happened, Wake, World, WorldConfig, WorldCounts};
 
 const MILLI: u64 = 1_000_000;
@@ -182,7 +183,12 @@ pub fn drawn(config: &SimConfig) -> Profile {
 fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
     let registration = registry::find_anywhere(&config.protocol).expect("a protocol that exists");
     let properties = registration.properties;
-    let lives_with = |fault: &Fault| !properties.needs_config || fault.leaves_members();
+    let lives_with = |fault: &Fault| {
+        // Damage that is not noticed yet may be in the last image of a group.
+        let leaves_images =
+            !properties.needs_config || !matches!(fault, Fault::Rot | Fault::RollBack);
+        leaves_images && (!properties.total_order || fault.leaves_members())
+    };
     // Findings after media faults must be due to them.
     let leaves_media =
         |fault: &Fault| config.media_faults == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
@@ -197,6 +203,7 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         tells_changes: registration.name == RmwPaxos::NAME,
         spreads: config::knows_outsiders(registration) && config.media_faults == 0,
         total_order: properties.total_order,
+        needs_config: properties.needs_config,
         // A durable total order would need a medium with a log, and none exists.
         durability: config.durability.or(properties.total_order.then_some(Durability::Volatile)),
         medium: config.medium.or_else(|| media_faults::medium_for(config)),
@@ -301,6 +308,8 @@ impl Run {
             flush_min: profile.flush_min,
             flush_max: profile.flush_max,
             clocks: profile.clocks.clone(),
+            timing: timing(Nanos(profile.lease)),
+            late_ppm: profile.late_ppm,
         });
         world.watchers = invariants::watchers(registration.name);
         let mut clients = Clients::new(

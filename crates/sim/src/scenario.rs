@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use checker::model::kv::{Bytes as Value, KvInput, KvOutput};
+use membership::settings::Timing;
 use node::frame_payload;
 use node::worker::ScrubConfig;
 use protocols::Protocol;
@@ -95,6 +96,8 @@ impl<P: Protocol> Scenario<P> {
             flush_min: 20_000,
             flush_max: 20_000,
             clocks: vec![Clock::new(0, NOMINAL_PPM, 0); nodes],
+            timing: Timing::default(),
+            late_ppm: 0,
         });
         world.watchers = invariants::watchers(P::NAME);
         world.trace = Some(Trace::new(None, None));

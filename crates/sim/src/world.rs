@@ -5,15 +5,19 @@
 //! names one run. True time is nanoseconds from the start; nodes see only their own clocks.
 
 mod agenda;
+pub mod groups;
 mod links;
 mod processes;
 mod storage_work;
 mod turns;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
+use membership::LocalRecord;
+use membership::settings::Timing;
 use node::REGISTER_OVERHEAD;
 use node::frame_payload;
 use node::registry;
@@ -29,6 +33,7 @@ use types::{
 };
 
 use self::agenda::Agenda;
+use self::groups::{CONTROL, ControlInput, ControlThread, Images};
 use crate::clock::Clock;
 use crate::invariants::{Sent, Watcher};
 use crate::medium::{Medium, MediumConfig, NotOpened, Work};
@@ -41,6 +46,8 @@ use crate::trace::Trace;
 pub const DATABASE: Database = Database(0);
 /// The same, and the keyspace of the records of its transactions.
 const DATABASES: &[Database] = &[DATABASE, DATABASE.hidden()];
+/// The same with the registers of its configurations.
+const WITH_GROUPS: &[Database] = &[DATABASE, Database::SYSTEM];
 
 /// Frames kept for dead links before their connections end.
 const STALLED_MAX: usize = 4096;
@@ -73,6 +80,10 @@ pub struct WorldConfig {
     pub flush_max: u64,
     /// One clock per node.
     pub clocks: Vec<Clock>,
+    /// Times of the membership service.
+    pub timing: Timing,
+    /// How often a turn stands still after it has read a value, in parts per million.
+    pub late_ppm: u32,
 }
 
 /// A token that comes back from [`World::wake`].
@@ -106,21 +117,68 @@ pub struct ClientReply {
 impl WorldConfig {
     /// The databases of the nodes.
     fn databases(&self) -> &'static [Database] {
-        if self.has_transactions { DATABASES } else { &DATABASES[..1] }
+        match self.has_transactions {
+            _ if self.needs_config() => WITH_GROUPS,
+            true => DATABASES,
+            false => &DATABASES[..1],
+        }
+    }
+
+    fn needs_config(&self) -> bool {
+        registry::find_anywhere(self.protocol).is_some_and(|it| it.properties.needs_config)
     }
 }
 
 enum PlannedEvent {
     Wake(Wake),
-    Turn { node: usize, worker: usize, start: u64 },
+    Turn {
+        node: usize,
+        worker: usize,
+        start: u64,
+    },
+    /// The end of a turn that stood still.
+    HandOver {
+        node: usize,
+        worker: usize,
+        start: u64,
+        outputs: Box<Outputs>,
+    },
+    Control {
+        node: usize,
+        start: u64,
+    },
     Frame(InFlight),
-    Worked { node: usize, start: u64, work: Work },
-    Computed { node: usize, worker: usize, start: u64, input: Input },
-    LossRaised { node: usize, start: u64 },
-    UptimesDue { node: usize, start: u64 },
-    UptimesSaved { node: usize, start: u64 },
-    Connect { a: usize, b: usize },
-    Reset { at: usize, peer: usize },
+    Worked {
+        node: usize,
+        start: u64,
+        work: Work,
+    },
+    Computed {
+        node: usize,
+        worker: usize,
+        start: u64,
+        input: Input,
+    },
+    LossRaised {
+        node: usize,
+        start: u64,
+    },
+    UptimesDue {
+        node: usize,
+        start: u64,
+    },
+    UptimesSaved {
+        node: usize,
+        start: u64,
+    },
+    Connect {
+        a: usize,
+        b: usize,
+    },
+    Reset {
+        at: usize,
+        peer: usize,
+    },
 }
 
 #[derive(Clone)]
@@ -146,6 +204,7 @@ struct SimProcess {
     start: u64,
     workers_state: Vec<WorkerState>,
     paused_until: u64,
+    control: Option<ControlThread>,
     is_amnesia_rising: bool,
     uptimes: Keeper,
     /// Clocks that are being saved to the identity.
@@ -163,6 +222,8 @@ struct SimNode {
     amnesia: AmnesiaCount,
     /// The countdown clocks saved in the identity.
     uptimes: Vec<SavedClock>,
+    /// The node's durable records of its groups.
+    records: BTreeMap<Database, LocalRecord>,
     clock: Clock,
     medium: Medium,
     model: ReferenceModel,
@@ -189,6 +250,7 @@ pub struct World {
     network: Network,
     stalled: Vec<InFlight>,
     connecting: Vec<bool>,
+    images: Images,
     rng: Prng,
     outputs: Outputs,
     work: Vec<Work>,
@@ -227,6 +289,7 @@ impl World {
                 renewed: Incarnation(0),
                 amnesia: AmnesiaCount(1),
                 uptimes: Vec::new(),
+                records: BTreeMap::new(),
                 clock: config.clocks[index].clone(),
                 medium: Medium::new(&config.medium, config.databases(), rng.fork()),
                 model: ReferenceModel::default(),
@@ -241,6 +304,7 @@ impl World {
             network,
             stalled: Vec::new(),
             connecting: vec![false; config.nodes * config.nodes],
+            images: Images::default(),
             rng,
             outputs: Outputs::default(),
             work: Vec::new(),
@@ -347,6 +411,19 @@ impl World {
         Some(match event {
             PlannedEvent::Wake(wake) => Happened::Wake(wake),
             PlannedEvent::Turn { node, worker, start } => self.on_turn(node, worker, start),
+            PlannedEvent::HandOver { node, worker, start, mut outputs } => {
+                if !self.is_start(node, start) {
+                    return Some(Happened::Other);
+                }
+                let spoke = self.carry_out(node, worker, &mut outputs);
+                Happened::Turn { node, spoke }
+            }
+            PlannedEvent::Control { node, start } => {
+                if self.is_start(node, start) {
+                    self.on_control(node);
+                }
+                Happened::Other
+            }
             PlannedEvent::Frame(frame) => self.on_frame(frame),
             PlannedEvent::Worked { node, start, work } => {
                 if self.is_start(node, start) {
@@ -383,7 +460,9 @@ impl World {
                 Happened::Other
             }
             PlannedEvent::Reset { at, peer } => {
-                self.input_all(at, &Input::PeerReset { node: node_id(peer) });
+                let node = node_id(peer);
+                self.input_all(at, &Input::PeerReset { node });
+                self.tell_control(at, ControlInput::Down { node });
                 Happened::Other
             }
         })
@@ -473,11 +552,16 @@ impl World {
     pub fn is_idle(&self) -> bool {
         self.nodes.iter().all(|it| {
             let is_idle = |worker_state: &WorkerState| {
-                worker_state.worker.is_idle() && worker_state.inbox.is_empty()
+                self.is_worker_idle(&worker_state.worker) && worker_state.inbox.is_empty()
             };
             it.process.as_ref().is_some_and(|process| process.workers_state.iter().all(is_idle))
                 && !it.medium.is_recovering()
         })
+    }
+
+    /// The registers of configurations are compared again and again: they are never idle for long.
+    fn is_worker_idle(&self, worker: &Worker) -> bool {
+        if self.config.needs_config() { worker.is_idle_in(DATABASE) } else { worker.is_idle() }
     }
 
     /// Every two nodes have a connection.
@@ -499,7 +583,7 @@ impl World {
                 return Some(format!("n{} has not recovered its forgotten shards", it.id));
             }
             for (index, worker_state) in process.workers_state.iter().enumerate() {
-                if !worker_state.worker.is_idle() || !worker_state.inbox.is_empty() {
+                if !self.is_worker_idle(&worker_state.worker) || !worker_state.inbox.is_empty() {
                     let mut stats = Stats::default();
                     worker_state.worker.stats(&mut stats);
                     return Some(format!("worker {index} of n{} is busy: {stats:?}", it.id));

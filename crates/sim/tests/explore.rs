@@ -6,6 +6,7 @@ use checker::model::kv::KvInput;
 use protocols::Protocol;
 use protocols::abd::Abd;
 use protocols::classic_paxos::{ClassicPaxos, Waiting};
+use protocols::configured::Configured;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::{CoreAlone, RmwPaxos};
 use protocols::zab::Zab;
@@ -61,7 +62,7 @@ fn two_commands_are_linearizable_on_classic_paxos() {
 
 #[test]
 fn two_commands_are_linearizable_on_hermes() {
-    holds::<Hermes>(|plan| is_short(plan) && plan.budget == Budget::default());
+    holds::<Configured<Hermes>>(|plan| is_short(plan) && plan.budget == Budget::default());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use base::Millis;
 use bytes::Bytes;
 
-use crate::{Hold, Reply, Settle, Then, Under};
+use crate::{Hold, Malformed, Reader, Reply, Settle, Then, Under, Wire};
 
 /// How a command may touch the state of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,27 @@ pub enum Access {
     /// Removes any state, and replies whether there was one (`DEL`). A protocol of plain writes
     /// replies for a state that it read before it removed the key.
     Delete,
+}
+
+impl Wire for Access {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self {
+            Access::Read => 0,
+            Access::Update => 1,
+            Access::Write => 2,
+            Access::Delete => 3,
+        });
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Access, Malformed> {
+        Ok(match reader.u8()? {
+            0 => Access::Read,
+            1 => Access::Update,
+            2 => Access::Write,
+            3 => Access::Delete,
+            _ => return Err(Malformed),
+        })
+    }
 }
 
 /// One command on one key, ready to run anywhere.

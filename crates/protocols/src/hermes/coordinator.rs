@@ -1,43 +1,48 @@
 //! The coordinator's side: from a request to its reply, one write at a time per key and node.
 
-use base::Nanos;
 use bytes::Bytes;
-use types::{Access, Change, Clock, Command, ExpiryChange, Key, Outcome, Reply, TimeToLive};
+use types::{
+    Access, Change, Clock, Command, ExpiryChange, Key, NodeId, Outcome, Reply, TimeToLive,
+};
 
 use super::lane::{Lane, Origin, Pend, Waiting};
 use super::message::Message;
-use super::register::{Register, Version};
-use super::{Cx, Hermes, PATIENCE, RESEND_FIRST, RESEND_MAX};
+use super::register::Register;
+use super::version::Version;
+use super::{Cx, Hermes, PATIENCE, RESEND_FIRST, RESEND_MAX, STALL};
+use base::Nanos;
+
+use crate::configured::{Configured, Member};
 use crate::mutation::{self, Mutation};
-use crate::protocol::{Peer, Protocol, Request};
-use crate::quorum::Tally;
+use crate::protocol::{Context, Request};
 use crate::register_cache::CachedRegister;
+use crate::replicas::place;
 
 /// Requests in progress or waiting.
 const REQUESTS_MAX: usize = 65_536;
 
 /// Requests.
 impl Hermes {
-    pub(super) fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
-        if request.command.once.is_some() {
-            return cx.fx.reply(request.tag, Outcome::Unsupported(Hermes::NAME));
-        }
+    pub(super) fn on_request(&mut self, cx: &mut Cx<'_, '_>, request: Request) {
         if self.lanes.len() + self.waiting_count >= REQUESTS_MAX {
             return cx.fx.reply(request.tag, Outcome::NoQuorum);
         }
         let key = request.key.clone();
-        let deadline = cx.now + self.env.request_timeout;
-        let lane = self.lanes.entry(key.clone()).or_insert_with(|| {
-            cx.cache.pin(&key);
-            Lane::new(cx.now + PATIENCE)
-        });
-        lane.waiting.push_back(Waiting { request, deadline, is_tried: false });
+        let deadline = request.asked_at + self.env.request_timeout;
+        self.lane(cx, &key).waiting.push_back(Waiting { request, deadline, is_tried: false });
         self.waiting_count += 1;
         self.advance(cx, &key);
     }
 
+    fn lane(&mut self, cx: &mut Cx<'_, '_>, key: &Key) -> &mut Lane {
+        self.lanes.entry(key.clone()).or_insert_with(|| {
+            cx.cache.pin(key);
+            Lane::new(cx.now + PATIENCE)
+        })
+    }
+
     /// Starts queued requests while the key is valid, up to and including the first write.
-    fn advance(&mut self, cx: &mut Cx<'_>, key: &Key) {
+    fn advance(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         while let Some(lane) = self.lanes.get_mut(key)
             && lane.pend.is_none()
             && (is_valid(cx, key) || reads_all_the_same(lane))
@@ -47,15 +52,16 @@ impl Hermes {
             // The key is valid above any earlier attempt: that one surely had no effect.
             if waiting.deadline <= cx.now {
                 cx.fx.reply(waiting.request.tag, Outcome::NoQuorum);
-            } else {
-                self.begin(cx, key, waiting);
+            } else if !self.begin(cx, key, waiting) {
+                break;
             }
         }
         self.plan(cx, key);
     }
 
-    /// Answers a request without a change, or makes it the key's write. [HERMES 3.2, coordinator]
-    fn begin(&mut self, cx: &mut Cx<'_>, key: &Key, waiting: Waiting) {
+    /// Answers a request without a change, or makes it the key's write. False if it has to wait for
+    /// the lease. [HERMES 3.2, coordinator]
+    fn begin(&mut self, cx: &mut Cx<'_, '_>, key: &Key, waiting: Waiting) -> bool {
         let Request { tag, command, .. } = &waiting.request;
         let (version, found) = match cx.cache.get(key) {
             CachedRegister::Present(register) => (register.version, register.value.clone()),
@@ -63,42 +69,71 @@ impl Hermes {
         };
         let (value, reply) = match run(cx, found.as_ref(), command) {
             Ran::Changed { value, reply } => (value, reply),
-            Ran::Unchanged { reply } => return cx.fx.reply(*tag, Outcome::Reply(reply)),
-            Ran::Refused => return cx.fx.reply(*tag, Outcome::Unsupported(Hermes::NAME)),
+            Ran::Unchanged { reply } => {
+                if cx.reply_read(*tag, reply) {
+                    return true;
+                }
+                let Some(lane) = self.lanes.get_mut(key) else { return false };
+                lane.waiting.push_front(Waiting { is_tried: false, ..waiting });
+                lane.act_at = cx.now + RESEND_FIRST;
+                self.waiting_count += 1;
+                return false;
+            }
+            Ran::Refused => {
+                cx.fx.reply(*tag, Outcome::Unsupported(Hermes::NAME));
+                return true;
+            }
         };
         let is_rmw = command.access != Access::Write;
-        let version = version.next(self.env.me, is_rmw);
-        let register = Register { version, value, is_rmw, is_valid: false };
+        let version = version.next(cx.me().serial, is_rmw);
+        let register = Register { version, value, is_valid: false };
         cx.cache.put(key, register.clone());
         cx.cache.persist(key);
         self.start(cx, key, register, Some(Origin { waiting, reply }));
+        true
     }
 
     /// Makes all members hold the register's version.
-    fn start(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register, origin: Option<Origin>) {
+    fn start(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        key: &Key,
+        register: Register,
+        origin: Option<Origin>,
+    ) {
+        let since = cx.now;
+        let pend = Pend { register, acks: 0, resend_after: RESEND_FIRST, since, origin };
+        self.lane(cx, key).pend = Some(pend);
+        self.ask_all(cx, key);
+    }
+
+    /// Sends the key's write to all members.
+    fn ask_all(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        let version = register.version;
-        let pend = Pend { register, acks: Tally::default(), resend_after: RESEND_FIRST, origin };
-        ask(cx, key, &pend);
+        let Some(pend) = &mut lane.pend else { return };
+        pend.resend_after = RESEND_FIRST;
         lane.act_at = cx.now + pend.resend_after;
-        lane.pend = Some(pend);
-        // This node counts itself once its own copy is durable.
-        let ack = Message::Ack { key: key.clone(), version };
-        cx.fx.send(cx.replicas.me(), ack, cx.cache.ticket(key));
+        ask(cx, key, pend);
     }
 
     /// [HERMES 3.2, coordinator on ACK]
-    pub(super) fn on_ack(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, version: Version) {
+    pub(super) fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        from: NodeId,
+        key: &Key,
+        version: Version,
+    ) {
         let Some(pend) = self.lanes.get_mut(key).and_then(|lane| lane.pend.as_mut()) else {
             return;
         };
         if pend.register.version != version {
             return;
         }
-        pend.acks.add(cx.replicas, from.node, from.amnesia);
+        pend.acks |= cx.set.index(from).map_or(0, place);
         let is_held = match mutation::is(Mutation::ValidateByMajority) {
-            true => cx.replicas.is_quorum(&pend.acks),
-            false => cx.replicas.is_all(&pend.acks),
+            true => cx.set.is_quorum_of(pend.acks),
+            false => cx.set.is_all_of(pend.acks),
         };
         if !is_held {
             return;
@@ -108,15 +143,15 @@ impl Hermes {
         {
             register.is_valid = true;
             cx.cache.persist_before_eviction(key);
-            for node in cx.replicas.others() {
-                cx.fx.send_now(node, Message::Validate { key: key.clone(), version });
+            for node in cx.others() {
+                cx.send_now(node, Message::Validate { key: key.clone(), version });
             }
         }
         self.end_pend(cx, key);
     }
 
     /// Ends the key's write, if any, with success.
-    pub(super) fn end_pend(&mut self, cx: &mut Cx<'_>, key: &Key) {
+    pub(super) fn end_pend(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         if let Some(Pend { origin: Some(origin), .. }) = lane.pend.take() {
             cx.fx.reply(origin.waiting.request.tag, Outcome::Reply(origin.reply));
@@ -128,33 +163,53 @@ impl Hermes {
     /// A newer version overwrote the register. A plain write continues, ordered just before it. A
     /// read-modify-write is retried once the key is valid. A repeated write is left to the newer
     /// one.
-    pub(super) fn on_superseded(&mut self, cx: &mut Cx<'_>, key: &Key) {
+    pub(super) fn on_superseded(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        let goes_on = |pend: &Pend| !pend.register.is_rmw && pend.origin.is_some();
+        let goes_on = |pend: &Pend| !pend.register.version.is_rmw() && pend.origin.is_some();
         if lane.pend.as_ref().is_some_and(goes_on) {
             return;
         }
         if let Some(Pend { origin: Some(origin), .. }) = lane.pend.take() {
-            // Departure: a conflict is neither answered as such, nor before a newer version is
-            // valid. Until then another node could still replay the attempt if members fail.
-            // [HERMES 3.3]
-            lane.waiting.push_front(Waiting { is_tried: true, ..origin.waiting });
-            self.waiting_count += 1;
+            if mutation::is(Mutation::AbortOnHigher) {
+                cx.fx.reply(origin.waiting.request.tag, Outcome::NoQuorum);
+            } else {
+                lane.waiting.push_front(Waiting { is_tried: true, ..origin.waiting });
+                self.waiting_count += 1;
+            }
         }
         lane.act_at = cx.now + PATIENCE;
+        self.plan(cx, key);
+    }
+
+    /// A new epoch: acknowledgements of the last one are void.
+    pub(super) fn on_epoch(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        lane.act_at = cx.now;
+        if let Some(pend) = &mut lane.pend {
+            if !mutation::is(Mutation::AcksOutliveEpoch) {
+                pend.acks = 0;
+            }
+            pend.since = cx.now;
+            self.ask_all(cx, key);
+        }
         self.plan(cx, key);
     }
 }
 
 /// Time.
 impl Hermes {
-    pub(super) fn on_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        self.expire(cx, key);
+    pub(super) fn on_due(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        self.expire_lane(cx, key);
         let Some(lane) = self.lanes.get_mut(key) else { return };
         if lane.act_at <= cx.now {
             match &mut lane.pend {
                 Some(pend) => {
                     ask(cx, key, pend);
+                    if pend.since + STALL <= cx.now {
+                        let me = cx.replicas.me();
+                        let lacking = lacking(cx, pend).into_iter().filter(|&node| node != me);
+                        cx.fx.suspects.extend(lacking);
+                    }
                     lane.act_at = cx.now + pend.resend_after;
                     pend.resend_after = Nanos(pend.resend_after.0 * 2).min(RESEND_MAX);
                 }
@@ -166,15 +221,14 @@ impl Hermes {
     }
 
     /// Answers requests whose time is over.
-    fn expire(&mut self, cx: &mut Cx<'_>, key: &Key) {
+    pub(super) fn expire_lane(&mut self, cx: &mut Context<'_, Configured<Hermes>>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         if let Some(pend) = &mut lane.pend
             && let Some(origin) = pend.origin.take_if(|origin| origin.waiting.deadline <= cx.now)
         {
-            // The write itself continues, since other nodes may hold the key invalid because of it.
+            // The write itself continues, since other members may hold the key invalid because of
+            // it.
             cx.fx.reply(origin.waiting.request.tag, Outcome::Unknown);
-            let lacking = cx.replicas.others().filter(|&node| !pend.acks.has(cx.replicas, node));
-            cx.fx.suspects.extend(lacking);
         }
         while let Some(waiting) = lane.waiting.pop_front_if(|it| it.deadline <= cx.now) {
             self.waiting_count -= 1;
@@ -183,8 +237,9 @@ impl Hermes {
         }
     }
 
-    /// The key has been invalid for long while requests wait. A validation may have been lost.
-    fn look(&mut self, cx: &mut Cx<'_>, key: &Key) {
+    /// The key has been invalid for long while requests wait. A validation may have been lost, or
+    /// its coordinator is gone.
+    fn look(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         lane.act_at = cx.now + PATIENCE;
         let CachedRegister::Present(register) = cx.cache.get(key) else { return };
@@ -192,18 +247,22 @@ impl Hermes {
             return;
         }
         let register = register.clone();
-        if register.is_rmw {
+        let coordinator = register.version.coordinator();
+        let members = &cx.configuration.members;
+        let alive = members.iter().find(|member| member.serial == coordinator);
+        match alive {
             // A replay could make it succeed while its live coordinator believes that it lost.
             // [HERMES 3.3]
-            let version = register.version;
-            cx.fx.send_now(version.writer, Message::Nudge { key: key.clone(), version });
-        } else {
-            self.start(cx, key, register, None);
+            Some(alive) if register.version.is_rmw() && !mutation::is(Mutation::ReplayLiveRmw) => {
+                let (to, version) = (alive.node, register.version);
+                cx.send_now(to, Message::Nudge { key: key.clone(), version });
+            }
+            _ => self.start(cx, key, register, None),
         }
     }
 
     /// Schedules the lane's next action, or ends it.
-    fn plan(&mut self, cx: &mut Cx<'_>, key: &Key) {
+    fn plan(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         self.due.remove(&(lane.due_at, key.clone()));
         if lane.pend.is_none() && lane.waiting.is_empty() {
@@ -221,7 +280,7 @@ fn reads_all_the_same(lane: &Lane) -> bool {
     mutation::is(Mutation::ReadInvalid) && lane.waiting.front().is_some_and(is_read)
 }
 
-fn is_valid(cx: &Cx<'_>, key: &Key) -> bool {
+fn is_valid(cx: &Cx<'_, '_>, key: &Key) -> bool {
     match cx.cache.get(key) {
         CachedRegister::Present(register) => register.is_valid,
         CachedRegister::Absent => true,
@@ -229,11 +288,24 @@ fn is_valid(cx: &Cx<'_>, key: &Key) -> bool {
     }
 }
 
-/// Sends the write to every other member without an acknowledgement.
-fn ask(cx: &mut Cx<'_>, key: &Key, pend: &Pend) {
-    for node in cx.replicas.others().filter(|&node| !pend.acks.has(cx.replicas, node)) {
-        let register = pend.register.clone();
-        cx.fx.send_now(node, Message::Invalidate { key: key.clone(), register });
+/// The members without an acknowledgement.
+fn lacking(cx: &Cx<'_, '_>, pend: &Pend) -> Vec<NodeId> {
+    let nodes = cx.set.nodes().iter().enumerate();
+    nodes.filter(|&(index, _)| pend.acks & place(index) == 0).map(|(_, &node)| node).collect()
+}
+
+/// Sends the write to every member without an acknowledgement. This one counts itself once its own
+/// copy is durable.
+fn ask(cx: &mut Cx<'_, '_>, key: &Key, pend: &Pend) {
+    let version = pend.register.version;
+    for node in lacking(cx, pend) {
+        if node == cx.replicas.me() {
+            let ack = Message::Ack { key: key.clone(), version };
+            cx.send(node, ack, cx.cache.ticket(key));
+        } else {
+            let register = pend.register.clone();
+            cx.send_now(node, Message::Invalidate { key: key.clone(), register });
+        }
     }
 }
 
@@ -244,7 +316,7 @@ enum Ran {
     Refused,
 }
 
-fn run(cx: &mut Cx<'_>, found: Option<&Bytes>, command: &Command) -> Ran {
+fn run(cx: &mut Cx<'_, '_>, found: Option<&Bytes>, command: &Command) -> Ran {
     let found =
         types::View { value: found.map(|value| &value[..]), ttl: TimeToLive::Never, ends: None };
     let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };

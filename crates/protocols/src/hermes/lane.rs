@@ -7,7 +7,7 @@ use base::Nanos;
 
 use super::register::Register;
 use crate::protocol::Request;
-use crate::quorum::Tally;
+use crate::replicas::Places;
 
 /// Exists while a write or a request does.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Lane {
     pub pend: Option<Pend>,
     /// Sorted by deadline, since all requests may take equally long.
     pub waiting: VecDeque<Waiting>,
-    /// When to resend the write, or to check the invalid key.
+    /// When to resend the write, or to look at the invalid key.
     pub act_at: Nanos,
     /// The entry in the table of due lanes.
     pub due_at: Nanos,
@@ -25,8 +25,10 @@ pub(super) struct Lane {
 #[derive(Debug)]
 pub(super) struct Pend {
     pub register: Register,
-    pub acks: Tally,
+    /// Of this epoch.
+    pub acks: Places,
     pub resend_after: Nanos,
+    pub since: Nanos,
     /// The request; `None` for a replayed write of another node, or after the request's deadline.
     pub origin: Option<Origin>,
 }

@@ -2,7 +2,8 @@
 
 use types::{Key, Malformed, Reader, Wire};
 
-use super::register::{Register, Version};
+use super::register::Register;
+use super::version::Version;
 use crate::protocol;
 use crate::protocol::Touches;
 
@@ -78,16 +79,16 @@ impl Wire for Message {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use types::NodeId;
+    use types::Serial;
 
     use super::*;
 
     #[test]
     fn messages_round_trip_and_reject_truncation() {
         let key = Key::new(b"k");
-        let version = Version { number: 300, writer: NodeId(2) };
+        let version = Version { number: 300, writer: Serial(2), step: 1, stepper: Serial(3) };
         let value = Some(Bytes::from_static(b"v"));
-        let register = Register { version, value, is_rmw: true, is_valid: false };
+        let register = Register { version, value, is_valid: false };
         let messages = [
             Message::Invalidate { key: key.clone(), register },
             Message::Ack { key: key.clone(), version },

@@ -1,22 +1,22 @@
-//! Hermes: broadcast invalidation per key. Reads are local, and any node coordinates writes.
+//! Hermes: broadcast invalidation per key. Reads are local, and any member coordinates writes.
 //!
 //! Source: Katsarakis et al., "Hermes: A Fast, Fault-Tolerant and Linearizable Replication
-//! Protocol", ASPLOS 2020, sections 3.1 to 3.3.
+//! Protocol", ASPLOS 2020, sections 3.1 to 3.4.
 //!
 //! A write sends the new value to all members and invalidates the key there. Once *every* member
 //! has acknowledged it, it is validated: one round trip. A read of a valid key is answered from
-//! memory. A key stays invalid if its validation is lost. A node with requests for it then replays
-//! the write under the same version.
+//! memory under the lease. A key stays invalid if its validation is lost. A member with requests
+//! for it then replays the write under the same version.
 //!
 //! Their words: timestamp -> [`Version`], coordinator -> the node with a [`Pend`](lane::Pend),
-//! request log -> [`Lane`], RMW -> read-modify-write.
+//! request log -> [`Lane`], RMW -> read-modify-write, node id (cid) -> [`types::Serial`].
 //!
 //! | message | asks or tells |
 //! |---|---|
 //! | `Invalidate` -> `Ack` | hold this version or a newer one |
 //! | `Invalidate` -> `Invalidate` | the read-modify-write lost against this |
 //! | `Validate` | every member holds it: read it |
-//! | `Nudge` -> `Validate` | has this read-modify-write ended? |
+//! | `Nudge` -> `Validate`, `Invalidate` | has this read-modify-write ended? |
 //!
 //! | their state | here |
 //! |---|---|
@@ -25,18 +25,22 @@
 //! | Trans | a plain pend below the register's version: it still ends well, ordered just before |
 //!
 //! Invariants:
-//! 1. Valid copies of one key are equal.
+//! 1. Valid copies of one key at members of one epoch are equal.
 //! 2. A pend is at most its register's version; a read-modify-write's pend equals it.
 //! 3. A register that equals a pend is not valid.
 //! 4. A write is answered once every member durably holds it or a newer one.
 //! 5. Of all changes from one value at most one read-modify-write succeeds, and none if a write
 //!    does.
 //!
-//! Departures: the membership is fixed and no member leaves. So there is no epoch change, and the
-//! lease of a read is a constant. A node that forgot any data stops. The protocol is for
-//! experiments: complete while no member fails, blocked by the first that does. Validations name
-//! the key, not the link's sequence. A superseded read-modify-write returns to the front of its
-//! lane. A time to live is refused.
+//! **Epochs.** A new epoch voids all acknowledgements: every pend is sent to all members again. A
+//! read-modify-write is replayed by another member only if its coordinator is no member. A plain
+//! write may be replayed by anybody.
+//!
+//! Departures: versions count read-modify-writes in a number of their own. So a replayed plain
+//! write below a read-modify-write never commits behind it. Writers are serials, not nodes: a
+//! restarted node is another writer. A superseded read-modify-write returns to the front of its
+//! lane. It is retried or given up once the key is valid above it: before that, a member might
+//! still replay it. A time to live is refused.
 //!
 //! Start reading at `Hermes::on`.
 
@@ -44,24 +48,29 @@ mod coordinator;
 mod lane;
 pub mod message;
 pub mod register;
+pub mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::Nanos;
+use base::{Nanos, checksum};
+use types::explain::Record as Explained;
 use types::{Key, Malformed, NodeId, Outcome, Reader, Wire};
 
-use lane::Lane;
+use lane::{Lane, Origin, Pend};
 pub use message::Message;
-pub use register::{Register, Version};
+pub use register::Register;
+pub use version::Version;
 
+use crate::configured::{Configured, Inside, Member, MemberEvent};
 use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
-use crate::protocol::{Consistency, Context, Env, Event, Peer, Properties, Protocol, Stats};
+use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
-use crate::replicas::Replicas;
 
-/// How long a key may stay invalid before a node with waiting requests replays its write.
+/// How long a key may stay invalid before a member with waiting requests replays its write.
 const PATIENCE: Nanos = Nanos::from_millis(8);
+/// How long a member may owe an acknowledgement before the membership service hears of it.
+const STALL: Nanos = Nanos::from_millis(500);
 const RESEND_FIRST: Nanos = Nanos::from_millis(10);
 const RESEND_MAX: Nanos = Nanos::from_millis(160);
 const TICK: TimerId = TimerId(0);
@@ -90,9 +99,9 @@ impl Wire for NoMeta {
     }
 }
 
-type Cx<'a> = Context<'a, Hermes>;
+type Cx<'c, 'a> = Inside<'c, 'a, Hermes>;
 
-impl Protocol for Hermes {
+impl Member for Hermes {
     const NAME: &'static str = "hermes";
     const PROPERTIES: Properties = Properties {
         consistency: Consistency::Linearizable,
@@ -118,28 +127,78 @@ impl Protocol for Hermes {
         }
     }
 
-    fn on(&mut self, cx: &mut Cx<'_>, event: Event<Hermes>) {
+    fn on(&mut self, cx: &mut Cx<'_, '_>, event: MemberEvent<Hermes>) {
         match event {
-            Event::Request(request) => self.on_request(cx, request),
-            Event::List { tag, .. } | Event::Explain { tag, .. } => {
-                cx.fx.reply(tag, Outcome::Unsupported(Hermes::NAME));
-            }
-            Event::Peer { from, message } => self.on_message(cx, from, message),
-            Event::Timer(_) => self.on_tick(cx),
-            // Departure: the others would have to return the forgotten data under a new epoch.
-            Event::Forgotten { shard } => {
-                cx.fx.fail(Violation(format!("hermes forgot shard {} in a fixed epoch", shard.0)));
-            }
+            MemberEvent::Request(request) => self.on_request(cx, request),
+            MemberEvent::Message { from, message } => self.on_message(cx, from, message),
+            MemberEvent::Timer(_) => self.on_tick(cx),
             // Timers resend unanswered messages.
-            Event::PeerReset { .. }
-            | Event::PeerUp { .. }
-            | Event::PeerSteady { .. }
-            | Event::ViewChanged
-            | Event::Group(_)
-            | Event::Scanned(_)
-            | Event::Turn => {}
+            MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
         }
         self.arm(cx);
+    }
+
+    /// Acknowledgements do not outlive their epoch.
+    fn install(&mut self, cx: &mut Cx<'_, '_>) {
+        let keys: Vec<Key> = self.lanes.keys().cloned().collect();
+        for key in keys {
+            self.on_epoch(cx, &key);
+        }
+        self.armed_at = None;
+        self.arm(cx);
+    }
+
+    fn expire(&mut self, cx: &mut Context<'_, Configured<Hermes>>) {
+        let keys: Vec<Key> = self.lanes.keys().cloned().collect();
+        for key in keys {
+            self.expire_lane(cx, &key);
+        }
+    }
+
+    fn leave(&mut self, cx: &mut Context<'_, Configured<Hermes>>) -> Vec<Request> {
+        let mut untried = Vec::new();
+        for (key, lane) in std::mem::take(&mut self.lanes) {
+            cx.cache.unpin(&key);
+            if let Some(Pend { origin: Some(Origin { waiting, .. }), .. }) = lane.pend {
+                cx.fx.reply(waiting.request.tag, Outcome::Unknown);
+            }
+            for waiting in lane.waiting {
+                match waiting.is_tried {
+                    true => cx.fx.reply(waiting.request.tag, Outcome::Unknown),
+                    false => untried.push(waiting.request),
+                }
+            }
+        }
+        self.waiting_count = 0;
+        self.due.clear();
+        self.armed_at = None;
+        untried
+    }
+
+    fn merge(held: Option<&Register>, copied: Register) -> Option<Register> {
+        match held {
+            Some(held) if held.version > copied.version => None,
+            // Every member holds it, whichever of the two copies says so.
+            Some(held) if held.version == copied.version && held.is_valid => None,
+            _ => Some(copied),
+        }
+    }
+
+    fn is_live(register: &Register) -> bool {
+        register.value.is_some()
+    }
+
+    fn explain(register: &Register) -> Explained {
+        let Version { number, writer, step, stepper } = register.version;
+        let bytes: &[u8] = register.value.as_deref().unwrap_or_default();
+        Explained {
+            round: format!("{number}.{writer:?}.{step}.{stepper:?}"),
+            version: number,
+            is_tombstone: register.value.is_none(),
+            value_len: bytes.len(),
+            checksum: checksum::hash(bytes),
+            rest: None,
+        }
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
@@ -147,11 +206,7 @@ impl Protocol for Hermes {
         register.value.as_ref().map_or(Weight::NONE, len)
     }
 
-    fn check(
-        &self,
-        cache: &RegisterCache<Register>,
-        _replicas: Replicas<'_>,
-    ) -> Result<(), Violation> {
+    fn check(&self, cache: &RegisterCache<Register>) -> Result<(), Violation> {
         for (key, lane) in &self.lanes {
             let Some(pend) = &lane.pend else { continue };
             let CachedRegister::Present(register) = cache.get(key) else {
@@ -160,7 +215,7 @@ impl Protocol for Hermes {
                 )));
             };
             let (pending, held) = (pend.register.version, register.version);
-            let is_below = pending < held && !pend.register.is_rmw;
+            let is_below = pending < held && !pending.is_rmw();
             let is_held = pending == held && !register.is_valid;
             if !is_below && !is_held {
                 return Err(Violation(format!("hermes: {key:?} pends {pend:?} on {register:?}")));
@@ -182,40 +237,35 @@ impl Protocol for Hermes {
 
 /// Messages.
 impl Hermes {
-    fn on_message(&mut self, cx: &mut Cx<'_>, from: Peer, message: Message) {
+    fn on_message(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, message: Message) {
         match message {
-            Message::Invalidate { key, register } => {
-                self.on_invalidate(cx, from.node, &key, register);
-            }
+            Message::Invalidate { key, register } => self.on_invalidate(cx, from, &key, register),
             Message::Ack { key, version } => self.on_ack(cx, from, &key, version),
             Message::Validate { key, version } => self.on_validate(cx, &key, version),
-            Message::Nudge { key, version } => on_nudge(cx, from.node, key, version),
+            Message::Nudge { key, version } => self.on_nudge(cx, from, key, version),
         }
     }
 
     /// [HERMES 3.2, followers on INV]
-    fn on_invalidate(&mut self, cx: &mut Cx<'_>, from: NodeId, key: &Key, invalid: Register) {
-        let held = match cx.cache.get(key) {
-            CachedRegister::Present(register) => register.version,
-            CachedRegister::Absent | CachedRegister::Lost => Version::NONE,
-        };
+    fn on_invalidate(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, invalid: Register) {
+        let held = held_version(cx, key);
         let version = invalid.version;
         if version > held {
             cx.cache.put(key, Register { is_valid: false, ..invalid });
             cx.cache.persist(key);
             self.on_superseded(cx, key);
-        } else if version < held && invalid.is_rmw && !mutation::is(Mutation::AckLosingRmw) {
-            // It started from an old value. Its writer learns of the newer one instead.
-            let CachedRegister::Present(register) = cx.cache.get(key) else { return };
-            let register = Register { is_valid: false, ..register.clone() };
-            cx.fx.send_now(from, Message::Invalidate { key: key.clone(), register });
-            return;
+        } else if version < held && version.is_rmw() && !mutation::is(Mutation::AckLosingRmw) {
+            return send_held(cx, from, key);
         }
-        cx.fx.send(from, Message::Ack { key: key.clone(), version }, cx.cache.ticket(key));
+        let ticket = match mutation::is(Mutation::AckBeforeDurable) {
+            true => types::Ticket::DURABLE,
+            false => cx.cache.ticket(key),
+        };
+        cx.send(from, Message::Ack { key: key.clone(), version }, ticket);
     }
 
     /// [HERMES 3.2, followers on VAL]
-    fn on_validate(&mut self, cx: &mut Cx<'_>, key: &Key, version: Version) {
+    fn on_validate(&mut self, cx: &mut Cx<'_, '_>, key: &Key, version: Version) {
         let Some(register) = cx.cache.get_mut(key) else { return };
         let is_another = register.version != version;
         if register.is_valid || is_another && !mutation::is(Mutation::ValidateAnyVersion) {
@@ -228,22 +278,40 @@ impl Hermes {
         // took effect just before.
         self.end_pend(cx, key);
     }
+
+    /// Another member waits for the end of a read-modify-write of this node.
+    fn on_nudge(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: Key, version: Version) {
+        let CachedRegister::Present(register) = cx.cache.get(&key) else { return };
+        let (held, is_valid) = (register.version, register.is_valid);
+        if held > version {
+            send_held(cx, from, &key);
+        } else if held == version && is_valid {
+            cx.send_now(from, Message::Validate { key, version });
+        }
+        // One that pends is sent again by its own timer. One that does not was given up at its
+        // deadline, with its pend still there, or is of a process before: others may replay it.
+    }
 }
 
-/// Another node waits for the end of a read-modify-write of this node.
-fn on_nudge(cx: &mut Cx<'_>, from: NodeId, key: Key, version: Version) {
-    // A pending one is resent by its own timer. A lost one is followed by the write that beat it.
-    if let CachedRegister::Present(register) = cx.cache.get(&key)
-        && register.version == version
-        && register.is_valid
-    {
-        cx.fx.send_now(from, Message::Validate { key, version });
+/// Tells a member of the newer version here, against which its own lost.
+fn send_held(cx: &mut Cx<'_, '_>, to: NodeId, key: &Key) {
+    let CachedRegister::Present(register) = cx.cache.get(key) else { return };
+    let register = Register { is_valid: false, ..register.clone() };
+    // It acknowledges the version, which says that it holds it.
+    let ticket = cx.cache.ticket(key);
+    cx.send(to, Message::Invalidate { key: key.clone(), register }, ticket);
+}
+
+fn held_version(cx: &Cx<'_, '_>, key: &Key) -> Version {
+    match cx.cache.get(key) {
+        CachedRegister::Present(register) => register.version,
+        CachedRegister::Absent | CachedRegister::Lost => Version::NONE,
     }
 }
 
 /// Time.
 impl Hermes {
-    fn arm(&mut self, cx: &mut Cx<'_>) {
+    fn arm(&mut self, cx: &mut Cx<'_, '_>) {
         let Some(&(at, _)) = self.due.first() else { return };
         if self.armed_at.is_none_or(|armed_at| at < armed_at) {
             self.armed_at = Some(at);
@@ -251,7 +319,7 @@ impl Hermes {
         }
     }
 
-    fn on_tick(&mut self, cx: &mut Cx<'_>) {
+    fn on_tick(&mut self, cx: &mut Cx<'_, '_>) {
         if self.armed_at.is_some_and(|at| at <= cx.now) {
             self.armed_at = None;
         }

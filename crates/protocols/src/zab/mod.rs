@@ -111,7 +111,7 @@ impl Protocol for Zab {
         consistency: Consistency::SequentialReads,
         read_modify_write: true,
         total_order: true,
-        needs_config: true,
+        needs_config: false,
         needs_lease: false,
         locks: false,
         keeps_log: true,

@@ -2,19 +2,33 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
+use std::sync::Arc;
 
 use base::{Millis, Nanos, Prng, checksum};
+use bytes::Bytes;
 use protocols::effects::{Effects, Scan, TimerId};
 use protocols::register_cache::{Absence, CachedRegister, Metas, RegisterCache};
-use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedRegister, Scope};
-use protocols::{Lease, Peers, ReplicaSet, ReplicaSets, Replicas};
+use protocols::{
+    Context, Env, Event, GroupEvent, Peer, Protocol, Request, Scanned, ScannedRegister, Scope,
+};
+use protocols::{Lease, Leases, Peers, PutAside, ReplicaSet, ReplicaSets, Replicas};
 use types::{
-    AmnesiaCount, Command, Epoch, Incarnation, Key, NodeId, Outcome, SessionId, Shard, Tag, Ticket,
-    Wire,
+    AmnesiaCount, Command, Configuration, Database, Epoch, GroupMember, ImageId, Incarnation, Key,
+    NodeId, Outcome, Role, Serial, SessionId, Shard, Tag, Ticket, Wire,
 };
 
 use super::clients::CommandEnd;
 use crate::workload::update::{SimUpdate, output};
+
+/// No member fails in a small world.
+#[derive(Debug)]
+struct AlwaysLeased;
+
+impl Leases for AlwaysLeased {
+    fn holds(&self, _database: Database, _epoch: Epoch) -> bool {
+        true
+    }
+}
 
 /// Long enough that requests end only by a timer.
 const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(5);
@@ -127,7 +141,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             worker,
             workers,
             log: types::LogImage::default(),
-            shared: std::sync::Arc::default(),
+            shared: Arc::default(),
         };
         let sets = ReplicaSets::shared(ReplicaSet::new(Epoch(1), me, &setting.replicas));
         let mut peers = Peers::new(me, incarnation, amnesia, &setting.ids);
@@ -143,6 +157,26 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             ExploredNode { protocol, cache, metas, sets, peers, timers, now, stored, is_quiet };
         node.load(setting);
         node
+    }
+
+    /// Installs the only configuration: the first process of every replica.
+    fn install(&mut self, setting: &Setting) {
+        let member = |(place, &node): (usize, &NodeId)| GroupMember {
+            node,
+            incarnation: Incarnation(1),
+            image: ImageId(u64::from(node.0)),
+            serial: Serial(1 + place as u32),
+            role: Role::Full,
+        };
+        let configuration = Arc::new(Configuration {
+            epoch: Epoch(1),
+            members: setting.replicas.iter().enumerate().map(member).collect(),
+            lease: Nanos::from_secs(1),
+            extra: Bytes::new(),
+        });
+        let mut fx = Effects::default();
+        let event = GroupEvent::Install { configuration, role: Some(Role::Full) };
+        self.with_context(&mut fx, |protocol, cx| protocol.on(cx, Event::Group(event)));
     }
 
     /// Loads all stored registers.
@@ -164,6 +198,9 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             let mut fx = Effects::default();
             self.with_context(&mut fx, |protocol, cx| protocol.on_meta_loaded(cx, shard));
         }
+        if P::PROPERTIES.needs_config {
+            self.install(setting);
+        }
     }
 
     /// Uses the same random draws in every step, so that the path to a state does not matter.
@@ -183,7 +220,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             rng: &mut Prng::new(1),
             replicas: Replicas { set: self.sets.any(), peers: &self.peers },
             sets: &self.sets,
-            lease: Lease::NONE,
+            lease: Lease { leases: &AlwaysLeased, database: Database(0) },
             update: &SimUpdate,
         };
         run(&mut self.protocol, &mut cx);
@@ -382,6 +419,10 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             let (losses, bytes) = (losses.clone(), send.message.to_bytes());
             output.sends.push(SentMessage { to, from, losses, bytes });
         }
+        own.extend(fx.again.into_iter().map(|input| match input {
+            PutAside::Request(request) => Event::Request(request),
+            PutAside::Message { from, message } => Event::Peer { from, message },
+        }));
         for (tag, outcome, _) in fx.outcomes {
             output.ended.push((tag.0, ended(&outcome)?));
         }

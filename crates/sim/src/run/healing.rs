@@ -26,7 +26,7 @@ impl Run {
             self.settle()?;
         }
         // Nodes that compare replicas again and again are never silent.
-        if self.profile.scrub.compare_every > base::Nanos::ZERO {
+        if self.profile.scrub.compare_every > Nanos::ZERO {
             return Ok(());
         }
         self.be_silent()?;
@@ -71,10 +71,17 @@ impl Run {
         let lines_last = self.profile.habits.window.0 * MILLI * SLOWEST;
         let locks_last = if self.profile.has_transactions() { LINGER_MAX } else { 0 };
         self.run_until(self.world.now() + IDLE_MAX + lines_last + locks_last, |run| {
-            run.world.is_idle() && run.world.is_connected()
+            run.world.is_idle() && run.world.is_connected() && run.world.groups_serve()
         })?;
         match self.world.busy() {
-            Some(busy) => Err(format!("long after healing: {busy}").into()),
+            Some(busy) => {
+                let groups = self.world.groups_text();
+                Err(format!("long after healing: {busy}{groups}").into())
+            }
+            None if !self.world.groups_serve() => {
+                let groups = self.world.groups_text();
+                Err(format!("long after healing a node does not serve:{groups}").into())
+            }
             None => Ok(()),
         }
     }

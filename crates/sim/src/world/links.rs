@@ -4,18 +4,22 @@ use super::*;
 
 impl World {
     pub(super) fn send(&mut self, from: usize, to: usize, worker: usize, bytes: Bytes) {
-        self.counts.frames += 1;
-        if !self.watchers.is_empty() || self.trace.is_some() {
+        let is_of_workers = worker != CONTROL;
+        self.counts.frames += u64::from(is_of_workers);
+        if is_of_workers && (!self.watchers.is_empty() || self.trace.is_some()) {
             self.watch(from, to, &bytes);
         }
-        if let Some(taken) = &mut self.taken {
+        if let Some(taken) = self.taken.as_mut().filter(|_| is_of_workers) {
             taken.push(Taken { from, to, worker, bytes });
             return;
         }
         let connection = self.network.connection(from, to);
         let frame = InFlight { from, to, worker, connection, bytes };
         match self.network.send(self.now, from, to) {
-            Fate::Lost => self.note_end((from, to), &frame.bytes, Some("lost")),
+            Fate::Lost if is_of_workers => {
+                self.note_end((from, to), &frame.bytes, Some("lost"));
+            }
+            Fate::Lost => {}
             Fate::Arrives { at } => self.schedule(at, PlannedEvent::Frame(frame)),
             Fate::ArrivesTwice { at, again_at } => {
                 self.schedule(at, PlannedEvent::Frame(frame.clone()));
@@ -44,6 +48,12 @@ impl World {
 
     pub(super) fn on_frame(&mut self, frame: InFlight) -> Happened {
         let InFlight { from, to, worker, connection, bytes } = frame;
+        if worker == CONTROL {
+            if self.network.delivers(from, to, connection) {
+                self.tell_control(to, ControlInput::Message { from: node_id(from), bytes });
+            }
+            return Happened::Other;
+        }
         if self.network.delivers(from, to, connection) {
             let is_heard = self.is_up(to);
             self.note_end((from, to), &bytes, (!is_heard).then_some("dead"));
@@ -125,6 +135,7 @@ impl World {
         for (at, peer) in [(a, b), (b, a)] {
             let SimNode { id, incarnation, amnesia, .. } = self.nodes[peer];
             self.input_all(at, &Input::PeerUp { node: id, incarnation, amnesia });
+            self.tell_control(at, ControlInput::Up { node: id, incarnation });
         }
     }
 

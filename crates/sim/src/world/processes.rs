@@ -2,6 +2,8 @@
 
 use node::uptime::Scale;
 
+use protocols::Leases;
+
 use super::*;
 
 /// Runs are short, and so are times to live in them.
@@ -22,15 +24,15 @@ impl World {
         let members: Vec<NodeId> = (0..config.nodes).map(node_id).collect();
         let it = &mut self.nodes[node];
         assert!(it.process.is_none(), "node {} is up", it.id);
-        let protocol =
-            *registry::find_anywhere(config.protocol).expect("the run's protocol exists");
+        let named = |name| *registry::find_anywhere(name).expect("the run's protocol exists");
+        let protocols = [named(config.protocol), named(registry::SYSTEM)];
         it.renewed.0 += 1;
         it.incarnation = it.renewed;
         let local = it.clock.local(self.now);
         let durable = config.medium.durability != Durability::Volatile;
         let spec = |&database: &Database| DatabaseSpec {
             database,
-            protocol: config.protocol,
+            protocol: if database == Database::SYSTEM { registry::SYSTEM } else { config.protocol },
             store: 0,
             durable,
         };
@@ -42,6 +44,7 @@ impl World {
             // As an operator would: wipe the node, which recovers from the others.
             it.medium.wipe();
             it.model.wipe();
+            it.records.clear();
             it.amnesia.0 += 1;
             it.uptimes.clear();
             opened = it.medium.open(workers);
@@ -57,10 +60,12 @@ impl World {
                 return;
             }
         };
+        let control = self.control_thread(node);
+        let (config, it) = (&self.config, &mut self.nodes[node]);
         let uptimes = Keeper::restore(UPTIMES, &it.uptimes, false, local);
         let words = Words::default();
         for (index, store) in stores.into_iter().enumerate() {
-            let worker_config = WorkerConfig {
+            let mut worker_config = WorkerConfig {
                 index,
                 workers,
                 me: it.id,
@@ -84,9 +89,13 @@ impl World {
                 CheckedStore::new(store, medium, model, config.databases(), (index, workers));
             let stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
             let update = config.update.clone();
-            let protocols = &[protocol];
+            let leases: Arc<dyn Leases> = match &control {
+                Some(control) => Arc::clone(&control.leases) as Arc<dyn Leases>,
+                None => Arc::new(NoLeases),
+            };
+            worker_config.leases = leases;
             let worker =
-                Worker::with_protocols(protocols, worker_config, stores, &specs, update, local)
+                Worker::with_protocols(&protocols, worker_config, stores, &specs, update, local)
                     .expect("the run's protocol is among its protocols");
             workers_state.push(WorkerState {
                 worker,
@@ -99,6 +108,7 @@ impl World {
             start: self.counts.starts,
             workers_state,
             paused_until: 0,
+            control,
             is_amnesia_rising: false,
             uptimes,
             saving: None,
@@ -110,6 +120,7 @@ impl World {
             self.plan_turn(node, worker, self.now);
         }
         self.plan_uptimes(node, self.now);
+        self.start_groups(node);
         for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
             self.plan_connect(node, peer, 200_000);
         }
@@ -155,6 +166,7 @@ impl World {
     pub fn crash_and_wipe(&mut self, node: usize) {
         self.crash(node, Survival::Prefix);
         self.nodes[node].medium.wipe();
+        self.nodes[node].records.clear();
         self.forget(node);
     }
 
@@ -181,6 +193,7 @@ impl World {
             for worker in 0..process.workers_state.len() {
                 self.plan_turn(node, worker, self.now);
             }
+            self.plan_control(node);
         }
     }
 

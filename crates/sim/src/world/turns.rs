@@ -60,14 +60,26 @@ impl World {
                 worker_state.inbox.push(Input::PeerPace { node, pace });
             }
         }
+        let late = match &process.control {
+            Some(_) if self.rng.chance_ppm(self.config.late_ppm) => {
+                self.rng.below(3 * self.config.timing.lease.0)
+            }
+            _ => 0,
+        };
+        if let Some(control) = &process.control {
+            control.leases.set_clock(it.clock.local(now + late));
+        }
+        worker_state.free_at += late;
         worker_state.worker.turn(local, unix, &mut worker_state.inbox, &mut outputs);
         if let Err(violation) = worker_state.worker.check() {
             self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
         }
         let (nodes, replicas) = (self.config.nodes, self.config.replicas);
+        // A member's image may be given up in the same turn, and all its shards with it.
+        let erases = self.config.needs_config();
         let is_replica = |shard: Shard| {
             let first = usize::from(shard.0) % nodes;
-            (node + nodes - first) % nodes < replicas
+            !erases && (node + nodes - first) % nodes < replicas
         };
         it.model.end_turn((worker, workers), hears_of_amnesia, is_replica);
         if let Some(complaint) = it.model.complaint() {
@@ -84,13 +96,19 @@ impl World {
             self.outputs = Outputs::default();
             return Happened::Stopped { node };
         }
+        if late > 0 {
+            let outputs = Box::new(outputs);
+            let event = PlannedEvent::HandOver { node, worker, start, outputs };
+            self.schedule(now + late, event);
+            return Happened::Turn { node, spoke: false };
+        }
         let spoke = self.carry_out(node, worker, &mut outputs);
         self.outputs = outputs;
         Happened::Turn { node, spoke }
     }
 
     /// Carries out the effects of a turn. True when it sent a message or reply.
-    fn carry_out(&mut self, node: usize, worker: usize, out: &mut Outputs) -> bool {
+    pub(super) fn carry_out(&mut self, node: usize, worker: usize, out: &mut Outputs) -> bool {
         if let Some(text) = out.failed.take() {
             self.failure.get_or_insert(format!("n{} stopped: {text}", node + 1));
             *out = Outputs::default();
@@ -99,6 +117,9 @@ impl World {
         self.plan_storage(node, worker);
         let spoke = !out.frames.is_empty() || !out.replies.is_empty();
         for (tag, outcome) in out.replies.drain(..) {
+            if self.on_own_outcome(node, tag, &outcome) {
+                continue;
+            }
             self.replies.push(ClientReply { node, tag, outcome });
         }
         for (to, frame) in out.frames.drain(..) {
@@ -137,8 +158,12 @@ impl World {
             self.plan_uptimes(node, at);
         }
         self.warnings.extend(out.warnings.drain(..).map(|text| (node, text)));
-        out.suspects.clear();
-        out.group_reports.clear();
+        for (group, node_suspected) in out.suspects.drain(..) {
+            self.tell_control(node, ControlInput::Suspect { group, node: node_suspected });
+        }
+        for (group, report) in out.group_reports.drain(..) {
+            self.tell_control(node, ControlInput::Report { worker, group, report });
+        }
         spoke
     }
 

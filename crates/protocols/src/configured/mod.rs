@@ -1,0 +1,417 @@
+//! The frame of every protocol that needs a configuration: epochs, shadows, requests at nodes that
+//! are no members.
+//!
+//! A protocol of this kind implements [`Member`], and [`Configured`] makes a
+//! [`Protocol`](crate::Protocol) of it. The membership service orders changes by
+//! [`GroupEvent`](crate::GroupEvent); see `docs/protocols/membership.md`.
+//!
+//! | message | asks or tells |
+//! |---|---|
+//! | `Member` | a message of the protocol, in the epoch that it names |
+//! | `Pass` -> `Passed` | run this request for a node that serves none |
+//! | `PassList` -> `PassedList` | the same for a step of a listing |
+//! | `Copy` -> `Page` | a part of a shard, for a shadow |
+//! | `Adopt`, `Drop`, `Settled` | to this node itself: a copied register, a void one, the end |
+//! | `Explain` -> `Explained` | the record of one node, for people |
+//!
+//! Rules:
+//! 1. A message of an epoch below the installed one, or of the installed one once it is sealed, has
+//!    no effect. One of an epoch above waits for it.
+//! 2. A message counts as a member's only if its sender is the process that the configuration
+//!    names.
+//! 3. Only full members of an unsealed epoch run requests. A read is answered from the own state
+//!    only if the lease is found to hold after the value was taken.
+//! 4. A shadow stores and acknowledges from its first epoch on. It copies from full members of its
+//!    own epoch, and starts again with every epoch that it was not finished in.
+//! 5. A request is passed on to one process only. If its answer is lost, the outcome of a write is
+//!    unknown.
+//!
+//! Start reading at `Configured::on`.
+
+mod context;
+mod copying;
+pub mod envelope;
+mod erasing;
+mod explaining;
+mod gate;
+mod listing;
+mod parked;
+mod passing;
+mod state;
+
+use std::sync::Arc;
+
+use base::Nanos;
+use bytes::Bytes;
+use types::explain::Record as Explained;
+use types::{Configuration, Epoch, Key, NodeId, Outcome, Role, Wire};
+
+pub use context::Inside;
+pub use envelope::Envelope;
+
+use crate::effects::{TimerId, Violation};
+use crate::group::{GroupEvent, GroupReport};
+use crate::protocol::{
+    Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned, Stats,
+};
+use crate::register_cache::{RegisterCache, Weight};
+use crate::replicas::{ReplicaSet, Replicas};
+use state::copying::Copying;
+use state::erasing::Erasing;
+use state::explanations::Explanations;
+use state::gate::Gate;
+use state::listings::Listings;
+use state::parked::Parked;
+use state::passing::Passing;
+
+/// Timers of the frame count down from here; those of the protocol are below.
+const FRAME_TIMERS: u64 = u64::MAX - 8;
+const PARKED_DUE: TimerId = TimerId(FRAME_TIMERS);
+const PASSED_DUE: TimerId = TimerId(FRAME_TIMERS + 1);
+const COPY_DUE: TimerId = TimerId(FRAME_TIMERS + 2);
+const EXPLAIN_DUE: TimerId = TimerId(FRAME_TIMERS + 3);
+const SEALED_DUE: TimerId = TimerId(FRAME_TIMERS + 4);
+
+/// How often a sealed member's requests are looked at.
+const SEALED_LOOK: Nanos = Nanos::from_millis(50);
+
+/// A protocol of members: its steps within one epoch, and at the change of epochs.
+pub trait Member: Sized + Send + 'static {
+    const NAME: &'static str;
+    const PROPERTIES: Properties;
+
+    type Message: Message;
+    type Record: Wire + std::fmt::Debug + Send;
+    type Meta: Wire + Default + std::fmt::Debug + Send;
+
+    fn open(env: Env) -> Self;
+
+    /// One step within the epoch of `cx`. Requests come to full members only.
+    fn on(&mut self, cx: &mut Inside<'_, '_, Self>, event: MemberEvent<Self>);
+
+    /// A member's digest for the next epoch. The present one has just ended.
+    fn seal(&mut self) -> Bytes {
+        Bytes::new()
+    }
+
+    /// An epoch begins in which this node is a member.
+    fn install(&mut self, cx: &mut Inside<'_, '_, Self>);
+
+    /// Answers requests whose time is over. Called now and then between epochs.
+    fn expire(&mut self, cx: &mut Context<'_, Configured<Self>>);
+
+    /// This node is no member any more: end every request, unpin every register. Returns the
+    /// requests without any effect so far, in the order of their arrival.
+    fn leave(&mut self, cx: &mut Context<'_, Configured<Self>>) -> Vec<Request>;
+
+    /// The register that a shadow keeps: the newer of its own and the copied one. `None`: its own.
+    fn merge(held: Option<&Self::Record>, copied: Self::Record) -> Option<Self::Record>;
+
+    /// True for a register that shows a value to clients.
+    fn is_live(record: &Self::Record) -> bool;
+
+    fn explain(record: &Self::Record) -> Explained;
+
+    fn weight(key: &Key, record: &Self::Record) -> Weight;
+
+    /// Checks local invariants.
+    ///
+    /// # Errors
+    /// Names the invariant that does not hold.
+    fn check(&self, cache: &RegisterCache<Self::Record>) -> Result<(), Violation>;
+
+    fn is_idle(&self) -> bool;
+
+    fn stats(&self, stats: &mut Stats);
+}
+
+/// The input of a member's step.
+pub enum MemberEvent<P: Member> {
+    Request(Request),
+    /// A message of this epoch from a member, this node included.
+    Message {
+        from: NodeId,
+        message: P::Message,
+    },
+    /// The connection to this node ended.
+    PeerReset {
+        node: NodeId,
+    },
+    /// A connection to this node stands.
+    PeerUp {
+        node: NodeId,
+    },
+    Timer(TimerId),
+    Turn,
+}
+
+/// The installed configuration, as this node sees it.
+#[derive(Debug)]
+struct Installed {
+    configuration: Arc<Configuration>,
+    /// The members, for counting acknowledgements. Empty if this node is no member.
+    set: ReplicaSet,
+    role: Option<Role>,
+    is_sealed: bool,
+}
+
+/// A protocol of members as a protocol of nodes.
+#[derive(Debug)]
+pub struct Configured<P: Member> {
+    env: Env,
+    member: P,
+    installed: Option<Installed>,
+    /// The last epoch up to which this node has everything that was committed.
+    complete: Option<Epoch>,
+    gate: Gate<P::Message>,
+    parked: Parked,
+    passing: Passing,
+    copying: Copying,
+    erasing: Erasing,
+    listings: Listings,
+    explanations: Explanations,
+}
+
+type Cx<'a, P> = Context<'a, Configured<P>>;
+
+impl<P: Member> Protocol for Configured<P> {
+    const NAME: &'static str = P::NAME;
+    const PROPERTIES: Properties = P::PROPERTIES;
+
+    type Message = Envelope<P::Message>;
+    type Record = P::Record;
+    type Meta = P::Meta;
+
+    fn open(env: Env) -> Configured<P> {
+        Configured {
+            member: P::open(env.clone()),
+            installed: None,
+            complete: None,
+            gate: Gate::default(),
+            parked: Parked::default(),
+            passing: Passing::new(env.incarnation, env.worker),
+            copying: Copying::default(),
+            erasing: Erasing::default(),
+            listings: Listings::default(),
+            explanations: Explanations::default(),
+            env,
+        }
+    }
+
+    fn on(&mut self, cx: &mut Cx<'_, P>, event: Event<Configured<P>>) {
+        match event {
+            Event::Request(request) => self.on_request(cx, request),
+            Event::List { tag, from_hash, limit } => self.on_list(cx, tag, from_hash, limit),
+            Event::Explain { tag, key } => self.on_explain(cx, tag, key),
+            Event::Peer { from, message } => self.on_message(cx, from, message),
+            Event::Group(event) => self.on_group(cx, event),
+            Event::Timer(id) => self.on_timer(cx, id),
+            Event::Scanned(scanned) => self.on_scanned(cx, scanned),
+            Event::PeerReset { node } => {
+                self.on_passed_reset(cx, node);
+                self.inside(cx, |member, cx| member.on(cx, MemberEvent::PeerReset { node }));
+            }
+            Event::PeerUp { node } => {
+                self.inside(cx, |member, cx| member.on(cx, MemberEvent::PeerUp { node }));
+            }
+            Event::Turn => self.inside(cx, |member, cx| member.on(cx, MemberEvent::Turn)),
+            Event::Forgotten { .. } => {
+                self.erase_again(cx);
+                cx.fx.report(GroupReport::Lost);
+            }
+            Event::PeerSteady { .. } | Event::ViewChanged => {}
+        }
+        self.answer_passed(cx);
+    }
+
+    fn outlives_epoch(message: &Envelope<P::Message>) -> bool {
+        !matches!(message, Envelope::Member { .. })
+    }
+
+    fn weight(key: &Key, record: &P::Record) -> Weight {
+        P::weight(key, record)
+    }
+
+    fn check(
+        &self,
+        cache: &RegisterCache<P::Record>,
+        _replicas: Replicas<'_>,
+    ) -> Result<(), Violation> {
+        self.member.check(cache)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.member.is_idle()
+            && self.parked.is_empty()
+            && self.passing.is_empty()
+            && self.copying.is_idle()
+            && self.erasing.is_idle()
+            && self.listings.is_empty()
+            && self.explanations.is_empty()
+    }
+
+    fn stats(&self, stats: &mut Stats) {
+        self.member.stats(stats);
+        stats.add("requests_parked", self.parked.len() as u64);
+        stats.add("requests_passed_on", self.passing.len() as u64);
+        stats.add("messages_held", self.gate.len() as u64);
+        stats.add("copies_in_progress", u64::from(self.copying.is_on()));
+        stats.add("copies_served", self.copying.served_len() as u64);
+        stats.add("erasures_in_progress", u64::from(!self.erasing.is_idle()));
+    }
+}
+
+/// Requests.
+impl<P: Member> Configured<P> {
+    fn on_request(&mut self, cx: &mut Cx<'_, P>, request: Request) {
+        if request.command.once.is_some() || request.command.hold.is_some() {
+            return cx.fx.reply(request.tag, Outcome::Unsupported(P::NAME));
+        }
+        let Some(request) = self.in_turn(cx, request) else { return };
+        if request.asked_at + self.env.request_timeout <= cx.now {
+            return cx.fx.reply(request.tag, Outcome::NoQuorum);
+        }
+        if self.passing.is_behind(&request) {
+            return self.wait_behind(cx, request);
+        }
+        match &self.installed {
+            Some(Installed { role: Some(Role::Full), is_sealed: false, .. }) => {
+                self.inside(cx, |member, cx| member.on(cx, MemberEvent::Request(request)));
+            }
+            // A member that is about to go on, or a node that does not know the members yet.
+            Some(Installed { role: Some(Role::Full), .. }) | None => self.park(cx, request),
+            Some(_) if self.passing.serves(request.tag) => self.refuse_passed(cx, request.tag),
+            Some(_) => self.pass_on(cx, request),
+        }
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_, P>, id: TimerId) {
+        match id {
+            PARKED_DUE => self.on_parked_due(cx),
+            PASSED_DUE => self.on_passed_due(cx),
+            COPY_DUE => self.on_copy_due(cx),
+            EXPLAIN_DUE => self.on_explain_due(cx),
+            SEALED_DUE => self.look_sealed(cx),
+            id => self.inside(cx, |member, cx| member.on(cx, MemberEvent::Timer(id))),
+        }
+    }
+
+    fn on_message(&mut self, cx: &mut Cx<'_, P>, from: Peer, message: Envelope<P::Message>) {
+        match message {
+            Envelope::Member { epoch, message } => self.on_member(cx, from, epoch, message),
+            Envelope::Pass(pass) => self.on_pass(cx, from, pass),
+            Envelope::Passed { id, answer, .. } => self.on_passed(cx, from, id, answer),
+            Envelope::PassList { id, from_hash, limit } => {
+                self.on_pass_list(cx, from, id, from_hash, limit);
+            }
+            Envelope::PassedList { id, listed, .. } => self.on_passed_list(cx, from, id, listed),
+            Envelope::Copy(copy) => self.on_copy(cx, from, copy),
+            Envelope::Page(page) => self.on_page(cx, from, page),
+            Envelope::Adopt { epoch, id, key, record } => {
+                self.on_adopt(cx, from, (epoch, id), &key, &record);
+            }
+            Envelope::Drop { scan, key } => self.on_drop(cx, from, scan, &key),
+            Envelope::Settled { epoch } => self.on_settled(cx, from, epoch),
+            Envelope::Explain { id, key } => self.on_explain_asked(cx, from, id, &key),
+            Envelope::Explained { id, held, .. } => self.on_explained(cx, from, id, held),
+        }
+    }
+
+    fn on_scanned(&mut self, cx: &mut Cx<'_, P>, scanned: Scanned<P::Record>) {
+        match scanned.id & SCAN_KINDS {
+            SCAN_TO_LIST => self.on_listed(cx, scanned),
+            SCAN_TO_COPY => self.on_copied(cx, scanned),
+            _ => self.on_erasable(cx, scanned),
+        }
+    }
+}
+
+/// The lowest bits of a scan's number tell its purpose.
+const SCAN_KINDS: u64 = 3;
+const SCAN_TO_LIST: u64 = 0;
+const SCAN_TO_COPY: u64 = 1;
+const SCAN_TO_ERASE: u64 = 2;
+
+/// Epochs.
+impl<P: Member> Configured<P> {
+    fn on_group(&mut self, cx: &mut Cx<'_, P>, event: GroupEvent) {
+        match event {
+            GroupEvent::Wedge { epoch } => self.on_wedge(cx, epoch),
+            GroupEvent::Install { configuration, role } => {
+                self.on_install(cx, configuration, role);
+            }
+            GroupEvent::Erase { image } => self.on_erase(cx, image),
+        }
+    }
+
+    fn on_wedge(&mut self, cx: &mut Cx<'_, P>, epoch: Epoch) {
+        let mut summary = Bytes::new();
+        if let Some(installed) = &mut self.installed
+            && installed.configuration.epoch < epoch
+            && !std::mem::replace(&mut installed.is_sealed, true)
+            && installed.role.is_some()
+        {
+            summary = self.member.seal();
+            cx.fx.timer(SEALED_DUE, cx.now + SEALED_LOOK);
+        }
+        cx.fx.report(GroupReport::Sealed { epoch, summary });
+    }
+
+    fn on_install(
+        &mut self,
+        cx: &mut Cx<'_, P>,
+        configuration: Arc<Configuration>,
+        role: Option<Role>,
+    ) {
+        let before = self.installed.as_ref().map(|it| it.configuration.epoch);
+        if before.is_some_and(|before| before >= configuration.epoch) {
+            return;
+        }
+        let nodes: Vec<NodeId> = configuration.members.iter().map(|it| it.node).collect();
+        let epoch = configuration.epoch;
+        let set = match role {
+            Some(_) => ReplicaSet::new(epoch, cx.replicas.me(), &nodes),
+            None => ReplicaSet::without_replicas(epoch),
+        };
+        self.installed = Some(Installed { configuration, set, role, is_sealed: false });
+        match role {
+            Some(Role::Full) => self.complete = Some(epoch),
+            // A finished copy stays one as long as the node stays a member.
+            Some(Role::Shadow) if self.complete.is_some() && self.complete == before => {
+                self.complete = Some(epoch);
+            }
+            Some(Role::Shadow) | None => self.complete = None,
+        }
+        match role {
+            Some(_) => self.inside(cx, |member, cx| member.install(cx)),
+            None => self.end_membership(cx),
+        }
+        self.begin_copy(cx);
+        self.release_held(cx);
+        self.release_parked(cx);
+        self.retry_lists(cx);
+    }
+
+    fn look_sealed(&mut self, cx: &mut Cx<'_, P>) {
+        if self.installed.as_ref().is_some_and(|installed| installed.is_sealed) {
+            self.member.expire(cx);
+            cx.fx.timer(SEALED_DUE, cx.now + SEALED_LOOK);
+        }
+    }
+
+    fn end_membership(&mut self, cx: &mut Cx<'_, P>) {
+        for request in self.member.leave(cx) {
+            self.come_again(cx, request);
+        }
+    }
+
+    /// Runs a step of the member, unless its epoch has ended.
+    fn inside(&mut self, cx: &mut Cx<'_, P>, run: impl FnOnce(&mut P, &mut Inside<'_, '_, P>)) {
+        let Some(installed) = &self.installed else { return };
+        if installed.is_sealed || installed.role.is_none() {
+            return;
+        }
+        let (configuration, set) = (&*installed.configuration, &installed.set);
+        run(&mut self.member, &mut Inside { scope: cx, configuration, set });
+    }
+}

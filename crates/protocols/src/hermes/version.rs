@@ -1,0 +1,87 @@
+//! The version of a value: it orders all writes of one key.
+
+use types::wire::put_varint;
+use types::{Malformed, Reader, Serial, Wire};
+
+/// Orders the values of one register; their word: timestamp. [HERMES 3.1]
+///
+/// A plain write starts a new number, and a read-modify-write adds to its base's steps. So a plain
+/// write beats every read-modify-write from the same value, and of those at most one succeeds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Version {
+    /// Counts plain writes.
+    pub number: u64,
+    /// The member that chose the number.
+    pub writer: Serial,
+    /// Counts read-modify-writes since that write.
+    pub step: u64,
+    /// The member that took the last step.
+    pub stepper: Serial,
+}
+
+impl Version {
+    /// Below every chosen version, for a register that was never written.
+    pub const NONE: Version = Version { number: 0, writer: Serial(0), step: 0, stepper: Serial(0) };
+
+    /// The version of a change by `member` to the value of this version.
+    #[must_use]
+    pub fn next(self, member: Serial, is_rmw: bool) -> Version {
+        if is_rmw {
+            Version { step: self.step + 1, stepper: member, ..self }
+        } else {
+            let number = self.number + 1;
+            Version { number, writer: member, step: 0, stepper: Serial(0) }
+        }
+    }
+
+    #[must_use]
+    pub fn is_rmw(self) -> bool {
+        self.step > 0
+    }
+
+    /// The member that coordinated the change.
+    #[must_use]
+    pub fn coordinator(self) -> Serial {
+        if self.is_rmw() { self.stepper } else { self.writer }
+    }
+}
+
+impl Wire for Version {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.number);
+        put_varint(out, u64::from(self.writer.0));
+        put_varint(out, self.step);
+        put_varint(out, u64::from(self.stepper.0));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Version, Malformed> {
+        let number = reader.varint()?;
+        let writer = serial(reader)?;
+        let step = reader.varint()?;
+        Ok(Version { number, writer, step, stepper: serial(reader)? })
+    }
+}
+
+fn serial(reader: &mut Reader<'_>) -> Result<Serial, Malformed> {
+    u32::try_from(reader.varint()?).map(Serial).map_err(|_| Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write_beats_every_rmw_from_its_value() {
+        let base = Version { number: 4, writer: Serial(2), step: 3, stepper: Serial(9) };
+        assert!(base.next(Serial(9), true) < base.next(Serial(1), false));
+        assert!(base.next(Serial(1), true) < base.next(Serial(2), true));
+        assert!(base < base.next(Serial(1), true));
+    }
+
+    #[test]
+    fn rmw_of_a_lower_write_never_beats_a_higher_write() {
+        let low = Version::NONE.next(Serial(1), false);
+        let high = Version::NONE.next(Serial(2), false);
+        assert!(low.next(Serial(9), true).next(Serial(9), true) < high);
+    }
+}
