@@ -105,10 +105,18 @@ fn draw_panel<DB: DrawingBackend>(area: &Area<DB>, panel: &Panel) -> DrawResult<
     let values = || panel.lines.iter().flat_map(|line| line.points.iter().map(|&(_, y)| y));
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     if !panel.is_linear && low > 0.0 && high > low * LINEAR_MAX {
-        draw_axes(area, panel, (low / 1.4..high * 1.4).log_scale())
+        let (low, high) = (low / 1.4, high * 1.4);
+        draw_axes(area, panel, (low..high).log_scale().with_key_points(steps(low, high)))
     } else {
         draw_axes(area, panel, 0.0..high.max(1e-9) * 1.08)
     }
+}
+
+/// 1, 2 and 5 times the powers of ten in a range.
+fn steps(low: f64, high: f64) -> Vec<f64> {
+    let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let all = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * 10_f64.powi(decade)));
+    all.filter(|step| (low..=high).contains(step)).collect()
 }
 
 fn draw_axes<DB: DrawingBackend, Y>(area: &Area<DB>, panel: &Panel, range: Y) -> DrawResult<DB>
@@ -238,6 +246,11 @@ mod tests {
     fn numbers_at_axes_are_short() {
         let texts = [0.0, 0.25, 7.5, 99.0, 1500.0, 12_500.0, 100_000.0, 2_500_000.0].map(y_text);
         assert_eq!(texts, ["0", "0.25", "7.5", "99", "1500", "12.5k", "100k", "2.5M"]);
+    }
+
+    #[test]
+    fn logarithmic_axis_has_several_labels() {
+        assert_eq!(steps(3.0, 60.0), [5.0, 10.0, 20.0, 50.0]);
     }
 
     #[test]

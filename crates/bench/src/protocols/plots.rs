@@ -98,17 +98,17 @@ impl<'a> Plot<'a> {
                 });
             }
         }
-        let panel = |y_label: &str, lines| Panel {
+        let panel = |y_label: &str, is_linear, lines| Panel {
             across: Across::Percent,
             x_label: "writes, % of operations".to_string(),
             y_label: y_label.to_string(),
-            is_linear: false,
+            is_linear,
             marks: Vec::new(),
             lines,
         };
         let panels = vec![
-            panel("operations per second, all nodes", total),
-            panel("operations per second and used core", per_core),
+            panel("operations per second, all nodes", true, total),
+            panel("operations per second and used core", false, per_core),
         ];
         Chart { title: self.title("Throughput over writes"), panels }
     }
