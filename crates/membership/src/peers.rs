@@ -76,6 +76,11 @@ impl Peers {
         node != self.me && self.peers.get(&node).is_none_or(silent)
     }
 
+    /// True for a while after this node's start: peers may still be starting, too.
+    pub(crate) fn may_start(&self, now: Nanos) -> bool {
+        now.since(self.started) <= self.timing.patience()
+    }
+
     /// Nodes heard lately, this one not included.
     pub(crate) fn hears(&self, now: Nanos) -> Vec<NodeId> {
         let heard = |node: &NodeId| self.peers.get(node).is_some_and(|peer| peer.heard.is_some());

@@ -287,11 +287,9 @@ impl Group {
         }
         // Members that may still be starting are waited for.
         let last = value.and_then(GroupValue::last_active);
-        let starts = |member: &GroupMember| {
-            let node = member.node;
-            !self.reports.contains_key(&node) && !cx.peers.is_silent(node, cx.now)
-        };
-        if last.is_some_and(|last| last.members.iter().any(starts)) {
+        let starts = |member: &GroupMember| !self.reports.contains_key(&member.node);
+        let any_starts = last.is_some_and(|last| last.members.iter().any(starts));
+        if any_starts && cx.peers.may_start(cx.now) {
             return Draft::Fine;
         }
         // A distrusted full member is better than none.

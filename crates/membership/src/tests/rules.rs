@@ -409,6 +409,19 @@ fn starting_members_are_waited_for() {
     assert_eq!(swapped(&effects)[0].members(), [full(1), full(2)]);
 }
 
+#[test]
+fn member_without_a_report_is_not_waited_for_longer() {
+    let (mut single, _) = Single::member();
+    let mut effects = Vec::new();
+    for _ in 0..200 {
+        single.beat(2, 1, lease_beat(2, 1));
+        let heartbeat = Heartbeat { sent: single.now, hears: Vec::new(), groups: Vec::new() };
+        single.hear(3, 1, Message::Heartbeat(heartbeat));
+        effects.extend(single.tick_at(single.now + ms(20)));
+    }
+    assert_eq!(swapped(&effects)[0].members(), [full(1), full(2)]);
+}
+
 // Trap 6: slow heartbeats change a configuration at most once per span.
 #[test]
 fn silence_soon_after_a_change_waits() {
