@@ -28,6 +28,12 @@ pub(crate) fn reply(outcome: Outcome) -> Reply {
         Outcome::Unsupported(protocol) => Reply::error(format!(
             "ERR not supported by protocol '{protocol}': it cannot change a value depending on what it was"
         )),
+        Outcome::NoTransactions(protocol) => Reply::error(format!(
+            "ERR not supported by protocol '{protocol}': it has no transactions, which commands on several keys and long ones need"
+        )),
+        Outcome::NoRetries(protocol) => Reply::error(format!(
+            "ERR not supported by protocol '{protocol}': it does not remember commands, as ONCE needs"
+        )),
         Outcome::Explained(explanation) => explain::reply(&explanation),
         Outcome::Held(_) | Outcome::Locked(_) => {
             Reply::error("ERR internal error: a transaction's outcome for a command")

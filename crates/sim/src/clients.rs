@@ -365,7 +365,9 @@ impl Clients {
             | Outcome::Locked(_)
             | Outcome::Listed { .. }
             | Outcome::Explained(_)
-            | Outcome::Unsupported(_) => {
+            | Outcome::Unsupported(_)
+            | Outcome::NoTransactions(_)
+            | Outcome::NoRetries(_) => {
                 return Err(format!("{tag:?} {:?} was answered {outcome:?}", op.input));
             }
         };

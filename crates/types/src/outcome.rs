@@ -28,6 +28,10 @@ pub enum Outcome {
     Loading,
     /// The protocol of this database cannot run the command. Holds the protocol's name.
     Unsupported(&'static str),
+    /// The same for a transaction, or a command that runs as one.
+    NoTransactions(&'static str),
+    /// The same for a command that is to be safe to repeat.
+    NoRetries(&'static str),
 }
 
 impl Outcome {

@@ -95,7 +95,7 @@ impl Worker {
                 }
                 self.with_service(|service, cx| service.start(cx, tag, transaction, deadline));
             }
-            Some((name, false)) => self.shared.reply(tag, Outcome::Unsupported(name)),
+            Some((name, false)) => self.shared.reply(tag, Outcome::NoTransactions(name)),
             None => self.shared.reply(tag, Outcome::Unsupported("none")),
         }
     }

@@ -25,6 +25,7 @@ mod output;
 mod partitions;
 mod plain_registers;
 mod positions;
+mod protocols;
 mod quorum;
 mod scripts;
 mod settings;

@@ -20,8 +20,11 @@ const SLACK: Nanos = Nanos::from_millis(20);
 impl Machine {
     pub(super) fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
         let Request { tag, key, command, asked_at, .. } = request;
-        if command.once.is_some() || command.hold.is_some() {
-            return cx.fx.reply(tag, Outcome::Unsupported(self.name));
+        if command.once.is_some() {
+            return cx.fx.reply(tag, Outcome::NoRetries(self.name));
+        }
+        if command.hold.is_some() {
+            return cx.fx.reply(tag, Outcome::NoTransactions(self.name));
         }
         let deadline = asked_at + self.env.request_timeout;
         if self.ops >= OPERATIONS_MAX || deadline <= cx.now {

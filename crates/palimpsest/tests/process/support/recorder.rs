@@ -27,6 +27,8 @@ const PACE: Duration = Duration::from_millis(1);
 pub struct Recorder {
     /// Sets the keys of one recorder apart from those of another on the same cluster.
     name: &'static str,
+    /// Its commands depend on no state.
+    is_plain: bool,
     start: Instant,
     history: Mutex<History<Input, KvOutput>>,
     succeeded: AtomicU64,
@@ -37,11 +39,17 @@ impl Recorder {
     pub fn new(name: &'static str) -> Recorder {
         Recorder {
             name,
+            is_plain: false,
             start: Instant::now(),
             history: Mutex::new(History::new()),
             succeeded: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
         }
+    }
+
+    /// The same with reads and plain writes only.
+    pub fn plain(name: &'static str) -> Recorder {
+        Recorder { is_plain: true, ..Recorder::new(name) }
     }
 
     /// Runs `body` while clients work on `addresses`, then ends them.
@@ -116,7 +124,11 @@ impl Recorder {
                 },
             };
             written += 1;
-            let input = draw(&mut rng, &format!("{number}.{written}"));
+            let value = format!("{number}.{written}");
+            let input = match self.is_plain {
+                true => draw_plain(&mut rng, &value),
+                false => draw(&mut rng, &value),
+            };
             let id = ClientId(number + life * CLIENTS);
             if self.perform(&mut client, id, input) {
                 connection = Some(client);
@@ -170,6 +182,13 @@ fn draw(rng: &mut Prng, value: &str) -> Input {
             _ => KvInput::Del,
         }
     };
+    (key, input)
+}
+
+/// The same without commands that depend on the state.
+fn draw_plain(rng: &mut Prng, value: &str) -> Input {
+    let key = rng.below(u64::from(KEYS)) as u8;
+    let input = if rng.chance(0.5) { KvInput::Get } else { KvInput::Set(Bytes::from(value)) };
     (key, input)
 }
 

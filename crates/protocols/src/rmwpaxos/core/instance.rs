@@ -345,6 +345,8 @@ fn denies_effect(outcome: &Outcome) -> bool {
         | Outcome::Unknown
         | Outcome::Listed { .. }
         | Outcome::Explained(_)
-        | Outcome::Unsupported(_) => false,
+        | Outcome::Unsupported(_)
+        | Outcome::NoTransactions(_)
+        | Outcome::NoRetries(_) => false,
     }
 }

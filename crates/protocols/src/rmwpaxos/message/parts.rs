@@ -293,7 +293,9 @@ impl Wire for Verdict {
                 | Outcome::Refused(_)
                 | Outcome::Listed { .. }
                 | Outcome::Explained(_)
-                | Outcome::Unsupported(_) => {
+                | Outcome::Unsupported(_)
+                | Outcome::NoTransactions(_)
+                | Outcome::NoRetries(_) => {
                     unreachable!("a forwarded command is never answered with {outcome:?}")
                 }
             }

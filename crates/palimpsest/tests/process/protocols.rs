@@ -1,0 +1,134 @@
+//! Every protocol that a database may choose, one row each: real clients while nodes are killed,
+//! paused and wiped, and while all are killed. The histories are checked for linearizability.
+
+use std::fs;
+
+use bench::client::Value;
+
+use crate::support::{Nodes, Recorder, config, eventually};
+
+/// A protocol and its class.
+struct Row {
+    protocol: &'static str,
+    durability: &'static str,
+    /// It runs commands whose effect depends on the state.
+    is_conditional: bool,
+}
+
+const CLASSIC_PAXOS: Row =
+    Row { protocol: "classic-paxos", durability: "disk", is_conditional: true };
+const ABD: Row = Row { protocol: "abd", durability: "disk", is_conditional: false };
+
+fn start(row: &Row) -> Nodes {
+    let mut config = config();
+    config.durability = row.durability.to_owned();
+    config.arguments.extend(["--protocol".into(), row.protocol.into()]);
+    let mut nodes = Nodes::prepare_with(config);
+    nodes.start_all();
+    nodes
+}
+
+fn survives(row: &Row) {
+    let mut nodes = start(row);
+    let addresses = nodes.cluster.addresses();
+    let recorder = match row.is_conditional {
+        true => Recorder::new(row.protocol),
+        false => Recorder::plain(row.protocol),
+    };
+    recorder.during(&addresses, |recorder| {
+        recorder.wait_for_successes(100);
+        nodes.kill(2);
+        recorder.wait_for_successes(100);
+        nodes.restart(2);
+        recorder.wait_for_successes(50);
+        nodes.process(0).pause();
+        recorder.wait_for_successes(50);
+        nodes.process(0).resume();
+        recorder.wait_for_successes(50);
+        nodes.kill(1);
+        fs::remove_dir_all(nodes.data_dir(1)).expect("the directory is there");
+        nodes.restart(1);
+        recorder.wait_for_successes(100);
+        nodes.kill_all();
+        nodes.start_all();
+        recorder.wait_for_successes(100);
+    });
+    nodes.wait_ready();
+    recorder.read_all(&addresses);
+    recorder.check();
+}
+
+fn expires(row: &Row) {
+    let nodes = start(row);
+    assert_eq!(nodes.ask(0, "SET kept 1"), Value::ok(), "{}", row.protocol);
+    assert_eq!(nodes.ask(0, "SET timed 1 PX 100"), Value::ok());
+    assert_eq!(nodes.ask(1, "SET renewed 1 PX 100"), Value::ok());
+    assert_eq!(nodes.ask(1, "SET renewed 2"), Value::ok());
+    eventually("the key expires", || nodes.ask(1, "GET timed") == Value::Nil);
+    for node in 0..nodes.len() {
+        assert_eq!(nodes.ask(node, "GET timed"), Value::Nil, "once gone, gone everywhere");
+        assert_eq!(nodes.ask(node, "EXISTS kept renewed"), Value::Integer(2));
+    }
+    let listed = || match nodes.ask(2, "KEYS *") {
+        Value::List(keys) => keys.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(listed(), 2);
+    eventually("no client touches it", || nodes.ask(0, "DBSIZE") == Value::Integer(2));
+}
+
+#[test]
+fn classic_paxos_survives_kills_pauses_and_a_wipe() {
+    survives(&CLASSIC_PAXOS);
+}
+
+#[test]
+fn abd_survives_kills_pauses_and_a_wipe() {
+    survives(&ABD);
+}
+
+#[test]
+fn classic_paxos_expires_keys() {
+    expires(&CLASSIC_PAXOS);
+}
+
+/// Databases of one cluster have protocols of their own.
+#[test]
+fn each_database_has_its_protocol() {
+    let mut config = config();
+    let folder = std::env::temp_dir().join(format!("palimpsest-protocols-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("databases.toml");
+    let database = |index, protocol| {
+        format!("[[database]]\nindex = {index}\nprotocol = \"{protocol}\"\ndurability = \"disk\"\n")
+    };
+    let text = [database(1, "classic-paxos"), database(2, "abd")].concat();
+    fs::write(&file, text).expect("a file");
+    config.arguments.extend(["--config".into(), file.to_string_lossy().into_owned()]);
+    let mut nodes = Nodes::prepare_with(config);
+    nodes.start_all();
+    let mut client = nodes.client(1);
+    let mut ask = |line: &str| client.command(line).expect("an answer");
+    let refusal = |value: Value| match value {
+        Value::Error(text) => text,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ask("INCR x"), Value::Integer(1));
+    assert_eq!(ask("SELECT 1"), Value::ok());
+    assert_eq!(ask("INCR x"), Value::Integer(1));
+    assert_eq!(ask("RPUSH list a b"), Value::Integer(2));
+    assert_eq!(ask("MULTI"), Value::ok());
+    assert_eq!(ask("INCR x"), Value::Simple("QUEUED".into()));
+    assert_eq!(ask("INCR y"), Value::Simple("QUEUED".into()));
+    let several = refusal(ask("EXEC"));
+    assert!(several.starts_with("ERR not supported by protocol 'classic-paxos'"), "{several}");
+    assert!(several.contains("transactions"), "{several}");
+    assert_eq!(ask("SELECT 2"), Value::ok());
+    assert_eq!(ask("SET x 7"), Value::ok());
+    let conditional = refusal(ask("INCR x"));
+    assert!(conditional.starts_with("ERR not supported by protocol 'abd'"), "{conditional}");
+    let several = refusal(ask("LCS x y"));
+    assert!(several.contains("'abd'") && several.contains("several keys"), "{several}");
+    assert_eq!(ask("GET x"), Value::text("7"));
+    fs::remove_dir_all(&folder).expect("the folder is there");
+}
