@@ -165,6 +165,13 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::AckLosingRmw
         | Mutation::ReadInvalid
         | Mutation::ValidateAnyVersion => &["hermes"],
+        Mutation::IgnoreLowerVotes
+        | Mutation::NoRegistry
+        | Mutation::RecomputeAttempt
+        | Mutation::ReadCommittedOnly
+        | Mutation::CommitAnyVote
+        | Mutation::AnswerNewer => &["classic-paxos"],
+        Mutation::AcceptBelowPromise => &["rmwpaxos", "classic-paxos"],
         // Media go back under stopped nodes: no node relies on their content.
         Mutation::OneDenies | Mutation::AllAreTold => &[],
         Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites | Mutation::AckPastGap => &["zab"],

@@ -64,6 +64,10 @@ mod mistakes {
         "once-refusal-stays",
         "once-collected",
         "once-dropped-by-one",
+        "recompute-attempt",
+        "read-committed-only",
+        "commit-any-vote",
+        "answer-newer",
     ];
 
     #[test]
