@@ -65,7 +65,6 @@ mod mistakes {
         "once-collected",
         "once-dropped-by-one",
         "recompute-attempt",
-        "read-committed-only",
         "commit-any-vote",
         "answer-newer",
     ];
