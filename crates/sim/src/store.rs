@@ -348,20 +348,21 @@ impl ModelState {
         }
     }
 
-    fn change_log(&mut self, database: Database, LogChanges { from, records, below }: LogChanges) {
-        let (first, log) = self.logs.entry(database).or_insert((1, VecDeque::new()));
-        if let Some(from) = from {
-            let next = *first + log.len() as u64;
-            assert!(from >= *first && from <= next, "a log of {first}..{next} changes from {from}");
-            log.truncate((from - *first) as usize);
-            log.extend(records);
+    fn change_log(&mut self, database: Database, changes: LogChanges) {
+        let log = self.logs.entry(database).or_insert((1, VecDeque::new()));
+        let cuts_first = changes.cuts_first();
+        let LogChanges { from, records, below } = changes;
+        if cuts_first {
+            cut_log(log, below);
         }
-        // A crash may bring back records that were cut off shortly before. Here it brings back all,
-        // until more is cut off.
-        if below > *first + log.len() as u64 || below >= *first + CUT_RETURNS {
-            let gone = (below - *first).min(log.len() as u64) as usize;
-            log.drain(..gone);
-            *first = below;
+        if let Some(from) = from {
+            let (first, next) = (log.0, log.0 + log.1.len() as u64);
+            assert!(from >= first && from <= next, "a log of {first}..{next} changes from {from}");
+            log.1.truncate((from - first) as usize);
+            log.1.extend(records);
+        }
+        if !cuts_first {
+            cut_log(log, below);
         }
     }
 
@@ -555,6 +556,16 @@ impl ModelState {
         self.logs.clear();
         self.forgotten_durably = Shards::all(self.databases);
         self.forgotten = self.forgotten_durably.clone();
+    }
+}
+
+/// Cuts a log's front off. A crash may bring back records that were cut off shortly before. Here it
+/// brings back all, until more are cut off.
+fn cut_log((first, log): &mut (u64, VecDeque<Bytes>), below: u64) {
+    let next = *first + log.len() as u64;
+    if below > next || below >= *first + CUT_RETURNS {
+        log.drain(..(below - *first).min(log.len() as u64) as usize);
+        *first = below;
     }
 }
 

@@ -53,7 +53,7 @@ pub struct LogChanges {
     /// Everything from this index on is replaced by `records`.
     pub from: Option<u64>,
     pub records: Vec<Bytes>,
-    /// Records below this index are cut off, after the replacement.
+    /// Records below this index are cut off: see [`LogChanges::cuts_first`].
     pub below: u64,
 }
 
@@ -63,6 +63,11 @@ impl LogChanges {
     /// # Panics
     /// If it leaves a gap behind the records of this turn.
     pub fn append(&mut self, index: u64, record: Bytes) {
+        let end = self.from.map_or(index, |from| from + self.records.len() as u64);
+        if end < index && index <= self.below {
+            // Everything before is cut off.
+            (self.from, self.records) = (Some(index), Vec::new());
+        }
         self.truncate(index);
         let from = self.from.expect("a truncation has set it");
         assert_eq!(from + self.records.len() as u64, index, "a log has no gap");
@@ -83,6 +88,13 @@ impl LogChanges {
     /// Cuts off the records below `index`.
     pub fn cut(&mut self, below: u64) {
         self.below = self.below.max(below);
+    }
+
+    /// True if the front is cut off before the replacement, which may begin behind the end of the
+    /// log then. Otherwise the replaced records are cut off, too.
+    #[must_use]
+    pub fn cuts_first(&self) -> bool {
+        self.from.is_none_or(|from| self.below <= from)
     }
 
     #[must_use]
@@ -115,6 +127,17 @@ mod tests {
         changes.truncate(2);
         changes.cut(2);
         assert_eq!((changes.from, changes.records.len(), changes.below), (Some(2), 0, 2));
+    }
+
+    #[test]
+    fn log_goes_on_behind_a_cut() {
+        let mut changes = LogChanges::default();
+        changes.truncate(3);
+        changes.cut(9);
+        assert!(!changes.cuts_first());
+        changes.append(9, record("a"));
+        assert!(changes.cuts_first());
+        assert_eq!((changes.from, changes.records.len()), (Some(9), 1));
     }
 
     #[test]

@@ -107,11 +107,16 @@ impl Logged {
 }
 
 impl LogState {
-    fn change(&mut self, LogChanges { from, records, below }: LogChanges) {
+    fn change(&mut self, changes: LogChanges) {
+        let cuts_first = changes.cuts_first();
+        let LogChanges { from, records, below } = changes;
+        if cuts_first && below > self.engine.first() {
+            self.cut(below);
+        }
         if let Some(from) = from {
             self.ask(from, records);
         }
-        if below > self.engine.first() {
+        if !cuts_first && below > self.engine.first() {
             self.cut(below);
         }
     }
