@@ -83,8 +83,6 @@ pub mod register;
 pub mod reports;
 mod requests;
 pub mod state;
-#[cfg(test)]
-mod tests;
 
 use types::Key;
 
