@@ -499,7 +499,8 @@ impl Group {
         if matches!(self.record.content, Content::Partial | Content::Whole) {
             self.renew(cx);
             self.settle(cx);
-        } else if self.record.content == Content::Blank {
+        } else {
+            // A worker may have erased the lost part before it was lost.
             self.renew(cx);
         }
     }

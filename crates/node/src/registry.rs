@@ -66,6 +66,7 @@ pub const PROTOCOLS: &[Registration] = &[
     Registration::of::<RmwPaxos>(),
     Registration::of::<ClassicPaxos>(),
     Registration::of::<Abd>(),
+    Registration::of::<Configured<Hermes>>(),
 ];
 
 /// Variants of protocols for measurements. A node runs them; no configuration of users names one.
@@ -74,8 +75,7 @@ pub const VARIANTS: &[Registration] = &[Registration::of::<Waiting>()];
 
 /// Protocols that no database may choose: complete only while the membership stays as it is. The
 /// simulator runs them to show that the waist carries them.
-pub const LABORATORY: &[Registration] =
-    &[Registration::of::<Configured<Hermes>>(), Registration::of::<Zab>()];
+pub const LABORATORY: &[Registration] = &[Registration::of::<Zab>()];
 
 /// The protocol of the system database, and of hidden keyspaces.
 pub const SYSTEM: &str = <RmwPaxos as Protocol>::NAME;

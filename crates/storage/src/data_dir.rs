@@ -218,6 +218,7 @@ impl DataDir {
             members: members.to_vec(),
             incarnation,
             amnesia,
+            groups: Vec::new(),
             ..known.clone()
         };
         // Both copies: the older one must not stay more than one step behind.
@@ -226,7 +227,7 @@ impl DataDir {
     }
 
     /// Durably changes what may change while the node runs: cluster, feature levels, members,
-    /// standing, clocks, databases.
+    /// standing, clocks, databases, groups.
     ///
     /// # Errors
     /// `AddressesTooLong`, `Io`, `Poisoned`.
@@ -328,6 +329,7 @@ pub fn reset(path: &Path, node: NodeId, now_unix: Millis) -> Result<(), DataDirE
         running: None,
         members: Vec::new(),
         databases: Vec::new(),
+        groups: Vec::new(),
         binding: draw()?,
         standing: Standing::Wiping,
         ..lost

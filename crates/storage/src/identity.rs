@@ -21,7 +21,7 @@ use types::{AmnesiaCount, Incarnation, Malformed, NodeId, Reader, Wire as _};
 pub const COPY_LEN: usize = 4096;
 
 /// The only format that this version reads and writes.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 const MAGIC: [u8; 8] = *b"PALIMPST";
 const CHECKSUM_LEN: usize = 8;
@@ -29,6 +29,8 @@ const ADDRESS_LEN_MAX: usize = 512;
 const CLOCKS_MAX: usize = 32;
 const PROTOCOL_LEN_MAX: usize = 64;
 const CLOCK_LEN: usize = 16;
+/// Bytes of a group's record.
+pub const GROUP_LEN_MAX: usize = 24;
 /// Encoded limits of one member, beside the byte that says whether there are any.
 const LIMITS_LEN: usize = 16;
 // How far a lost copy may be ahead, and one to be above it.
@@ -103,6 +105,14 @@ pub struct DatabaseSetting {
     pub has_log_area: bool,
 }
 
+/// The durable record of a configured group. Its bytes belong to the membership service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupRecord {
+    /// The group's database.
+    pub index: u8,
+    pub bytes: Vec<u8>,
+}
+
 /// A clock on which times to live are counted: how long it has run, over all starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SavedClock {
@@ -133,6 +143,8 @@ pub struct Identity {
     pub stopped: Incarnation,
     /// Sorted by index; empty until the first start has saved them.
     pub databases: Vec<DatabaseSetting>,
+    /// The node's promises to the groups of configured databases. Sorted by index.
+    pub groups: Vec<GroupRecord>,
     /// Drawn when the directory is created or reset. Media bind their checksums to it, so that a
     /// file of another node, or from before a reset, does not verify.
     pub binding: u64,
@@ -178,6 +190,7 @@ impl Identity {
             clocks: Vec::new(),
             stopped: Incarnation(0),
             databases: Vec::new(),
+            groups: Vec::new(),
             binding,
         }
     }
@@ -191,6 +204,8 @@ impl Identity {
         if self.standing == Standing::Unformed {
             self.standing = Standing::Uncertain;
         }
+        // An older promise must not be taken for the last one: the service reads it anew.
+        self.groups.clear();
         Some(self)
     }
 
@@ -254,8 +269,18 @@ impl Identity {
             body.extend_from_slice(&database.generation.to_le_bytes());
             body.push(u8::from(database.has_log_area));
         }
-        // Clocks and limits are added while the node runs: they must always fit.
-        if body.len() + later_clocks + later_limits > COPY_LEN - CHECKSUM_LEN {
+        assert!(self.groups.len() <= DATABASES, "{} groups", self.groups.len());
+        body.push(self.groups.len() as u8);
+        for group in &self.groups {
+            assert!(group.bytes.len() <= GROUP_LEN_MAX, "{} bytes", group.bytes.len());
+            body.push(group.index);
+            put_blob(&mut body, &group.bytes);
+        }
+        let open = self.databases.len().saturating_sub(self.groups.len());
+        let later_groups = open * (GROUP_LEN_MAX + 2);
+        let later = later_clocks + later_limits + later_groups;
+        // Clocks, limits and groups are added while the node runs: they must always fit.
+        if body.len() + later > COPY_LEN - CHECKSUM_LEN {
             return None;
         }
         seal(&body, place)
@@ -336,6 +361,7 @@ fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> 
         clocks: decode_clocks(reader)?,
         members: decode_members(reader)?,
         databases: decode_databases(reader)?,
+        groups: decode_groups(reader)?,
     };
     let is_member = identity.standing == Standing::Formed;
     let is_consistent = !is_member || identity.running.is_some();
@@ -399,6 +425,18 @@ fn decode_limits(reader: &mut Reader<'_>) -> Result<Option<Limits>, Malformed> {
     }
 }
 
+fn decode_groups(reader: &mut Reader<'_>) -> Result<Vec<GroupRecord>, Malformed> {
+    let count = usize::from(reader.u8()?);
+    if count > DATABASES {
+        return Err(Malformed);
+    }
+    let one = |reader: &mut Reader<'_>| {
+        let index = reader.u8()?;
+        Ok(GroupRecord { index, bytes: reader.blob(GROUP_LEN_MAX)?.to_vec() })
+    };
+    (0..count).map(|_| one(reader)).collect()
+}
+
 fn decode_databases(reader: &mut Reader<'_>) -> Result<Vec<DatabaseSetting>, Malformed> {
     let count = usize::from(reader.u8()?);
     if count > DATABASES {
@@ -455,6 +493,10 @@ mod tests {
             clocks: vec![SavedClock { shown: Millis(123_456), until: Millis(123_999) }],
             stopped: Incarnation(40),
             databases: (0..16).map(database).collect(),
+            groups: vec![
+                GroupRecord { index: 1, bytes: vec![1, 2, 3] },
+                GroupRecord { index: 15, bytes: vec![9; GROUP_LEN_MAX] },
+            ],
             ..Identity::new(NodeId(2), Durability::Pmem, 0x5eed)
         }
     }
@@ -473,9 +515,9 @@ mod tests {
     fn bytes_never_change() {
         let copy = identity().encode(12, 1).expect("it fits");
         let hash = base::checksum::hash(&copy);
-        const GOLDEN: u64 = 0x259e_c5b4_b808_2c84;
+        const GOLDEN: u64 = 0x1d2d_7f6f_b579_38f5;
         assert_eq!(copy[8..16], *b"PALIMPST");
-        assert_eq!(copy[16..32], [7, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(copy[16..32], [8, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(hash, GOLDEN, "the format changed: {hash:#x}");
     }
 

@@ -20,12 +20,13 @@ pub(crate) struct Moment {
 
 impl Clocks {
     pub(crate) fn new() -> Clocks {
-        Clocks { started: read(ClockId::Monotonic) }
+        Clocks { started: read(ClockId::Boottime) }
     }
 
-    /// Monotonic, from a little above zero when the node started.
+    /// Monotonic, from a little above zero when the node started. It counts time in which the
+    /// machine is suspended: leases run out meanwhile.
     pub(crate) fn now(&self) -> Nanos {
-        Nanos(1 + read(ClockId::Monotonic).since(self.started).0)
+        Nanos(1 + read(ClockId::Boottime).since(self.started).0)
     }
 
     /// With the wall clock, which is zero where it stands before 1970.

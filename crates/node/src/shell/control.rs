@@ -7,6 +7,7 @@
 
 mod command_window;
 mod full_disk;
+mod groups;
 mod links;
 mod operator;
 mod reach;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use base::{Nanos, Prng};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
-use protocols::{NoLeases, Stats};
+use protocols::Stats;
 use storage::data_dir::{DataDir, DataDirError};
 use transport::{Acceptor, Network};
 use types::limits::ONCE_TIMEOUT_MAX;
@@ -43,6 +44,7 @@ use super::node_status::{Membership, STOP_MAX, SharedNodeStatus};
 use super::record;
 use crate::events::event;
 use crate::formation::{Effect, Formation, FormationInput, Standing};
+use crate::groups::{Groups, register};
 use crate::session::SessionFactory;
 use crate::status::{CommandFacts, Phase};
 use crate::uptime::Keeper;
@@ -128,6 +130,8 @@ pub(crate) struct Control {
     malformed: u64,
     uptimes: Keeper,
     full_disk: FullDisk,
+    /// From the beginning on, if a database needs it.
+    groups: Option<Groups>,
     scratch: Vec<u8>,
 }
 
@@ -191,6 +195,7 @@ impl Control {
             malformed: 0,
             uptimes,
             full_disk: FullDisk::default(),
+            groups: None,
             scratch: vec![0; 64 << 10],
         })
     }
@@ -243,7 +248,11 @@ impl Control {
         let lost = self.members.next_timer();
         let (uptime, dial) = (self.uptimes.next(now), self.dialler.next_timer());
         let retry = self.full_disk.next_timer();
-        let next = [conns, look, lost, uptime, dial, retry, stop_at].into_iter().flatten().min()?;
+        let groups = self.groups.as_ref().and_then(Groups::next_timer);
+        let next = [conns, look, lost, uptime, dial, retry, groups, stop_at]
+            .into_iter()
+            .flatten()
+            .min()?;
         // Rounded up: waking a little early would mean waking twice.
         Some(Duration::from_nanos(next.since(now).0 + 999_999))
     }
@@ -271,6 +280,9 @@ impl Control {
         let now = self.node_status.clocks.now();
         // First of all: workers may be held back until this is durable.
         self.keep_uptimes(now)?;
+        if self.groups.as_ref().and_then(Groups::next_timer).is_some_and(|at| at <= now) {
+            self.with_groups(|groups, now, out| groups.on_time(now, out))?;
+        }
         for at in 0..self.conns.len() {
             let Some(conn) = self.conns[at].as_mut() else { continue };
             if conn.connection.next_timer() <= now {
@@ -344,6 +356,20 @@ impl Control {
             ControlMail::UptimesChanged => Ok(()),
             ControlMail::RaiseAmnesia { worker, at } => self.raise_amnesia(worker, at),
             ControlMail::Renew { worker, below } => self.renew(worker, below),
+            ControlMail::Suspect { database, node } => {
+                self.with_groups(|groups, now, out| groups.on_suspect(now, database, node, out))
+            }
+            ControlMail::Group { worker, database, report } => {
+                self.with_groups(|groups, now, out| {
+                    groups.on_report(now, worker, (database, report), out)
+                })
+            }
+            ControlMail::Register { group, token, outcome } => {
+                let result = register::result(outcome);
+                self.with_groups(|groups, now, out| {
+                    groups.on_register(now, (group, token), result, out);
+                })
+            }
             ControlMail::Slow { event_loop, peer, is_slow } => {
                 self.report_slow(event_loop, peer, is_slow);
                 Ok(())
@@ -530,6 +556,7 @@ impl Control {
         for warning in &media.warnings {
             event!(self.node_status, WARN, "storage", warning.as_str());
         }
+        let leases = self.open_groups();
         let durable = self.formation.durable();
         // Workers must know which messages are void before the first one arrives.
         let first: Vec<Input> = durable
@@ -559,7 +586,7 @@ impl Control {
                 scrub: config.scrub,
                 counts_keys: true,
                 uptimes: self.uptimes.uptimes(),
-                leases: Arc::new(NoLeases),
+                leases: Arc::clone(&leases),
                 words: words.clone(),
             };
             let now = self.node_status.clocks.now();
@@ -575,7 +602,7 @@ impl Control {
         for peer in self.links.keys().copied().collect::<Vec<_>>() {
             self.want_links(peer);
         }
-        Ok(())
+        self.start_groups()
     }
 
     /// Where the cluster's keys lie.

@@ -8,8 +8,9 @@ use std::io;
 
 use mio::net::TcpStream;
 use mio::{Registry, Token, Waker};
+use protocols::GroupReport;
 use transport::{Connection, Hello, Pipe, Reset};
-use types::{AmnesiaCount, Incarnation, NodeId, Outcome, Tag};
+use types::{AmnesiaCount, Database, Incarnation, NodeId, Outcome, Tag};
 
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Wake};
 use crate::session::Client;
@@ -59,6 +60,12 @@ pub(crate) enum ControlMail {
     Renew { worker: usize, below: Incarnation },
     /// A peer has become slow at the links of this loop's workers, or is so no longer.
     Slow { event_loop: usize, peer: NodeId, is_slow: bool },
+    /// A peer did not answer a database's protocol in time.
+    Suspect { database: Database, node: NodeId },
+    /// The answer of a worker to the membership service.
+    Group { worker: usize, database: Database, report: GroupReport },
+    /// The end of an operation of the membership service on a register.
+    Register { group: Database, token: u64, outcome: Outcome },
 }
 
 /// The incoming queue of one thread.

@@ -514,8 +514,13 @@ impl WorkerThread {
             self.node_status.control.send(ControlMail::UptimesChanged);
         }
         self.outputs.warnings.drain(..).for_each(|text| self.node_status.warn(&text));
-        self.outputs.suspects.clear();
-        self.outputs.group_reports.clear();
+        for (database, node) in self.outputs.suspects.drain(..) {
+            self.node_status.control.send(ControlMail::Suspect { database, node });
+        }
+        for (database, report) in self.outputs.group_reports.drain(..) {
+            let worker = self.index;
+            self.node_status.control.send(ControlMail::Group { worker, database, report });
+        }
         self.frames.append(&mut self.outputs.frames);
         for (to, from, bytes) in self.outputs.misrouted.drain(..) {
             self.mail_out[to].push(Mail::Input(Input::Frame { from, bytes }));

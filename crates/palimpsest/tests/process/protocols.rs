@@ -17,6 +17,8 @@ struct Row {
 
 const CLASSIC_PAXOS: Row =
     Row { protocol: "classic-paxos", durability: "disk", is_conditional: true };
+const HERMES: Row = Row { protocol: "hermes", durability: "disk", is_conditional: true };
+const HERMES_ON_PMEM: Row = Row { protocol: "hermes", durability: "pmem", is_conditional: true };
 const ABD: Row = Row { protocol: "abd", durability: "disk", is_conditional: false };
 
 fn start(row: &Row) -> Nodes {
@@ -45,6 +47,8 @@ fn survives(row: &Row) {
         recorder.wait_for_successes(50);
         nodes.process(0).resume();
         recorder.wait_for_successes(50);
+        // A group keeps the last copy of its data only where a member is whole.
+        nodes.wait_ready();
         nodes.kill(1);
         fs::remove_dir_all(nodes.data_dir(1)).expect("the directory is there");
         nodes.restart(1);
@@ -85,6 +89,16 @@ fn classic_paxos_survives_kills_pauses_and_a_wipe() {
 #[test]
 fn abd_survives_kills_pauses_and_a_wipe() {
     survives(&ABD);
+}
+
+#[test]
+fn hermes_survives_kills_pauses_and_a_wipe() {
+    survives(&HERMES);
+}
+
+#[test]
+fn hermes_survives_on_persistent_memory() {
+    survives(&HERMES_ON_PMEM);
 }
 
 #[test]

@@ -25,6 +25,7 @@ const PAGE_LEN: u32 = 256;
 const PAGE_BYTES_MAX: usize = 1 << 20;
 /// When a page that is not adopted is asked for again, elsewhere.
 const PATIENCE: Nanos = Nanos::from_secs(1);
+const PATIENCE_MAX: Nanos = Nanos::from_secs(60);
 /// Pages that a member reads for shadows at a time.
 const SERVED_MAX: usize = 64;
 
@@ -34,6 +35,7 @@ impl<P: Member> Configured<P> {
     pub(super) fn begin_copy(&mut self, cx: &mut Cx<'_, P>) {
         self.copying =
             Copying { served: std::mem::take(&mut self.copying.served), ..Copying::default() };
+        self.plan_copy(cx);
         let Some(installed) = &self.installed else { return };
         if installed.role != Some(Role::Shadow) {
             return;
@@ -42,6 +44,7 @@ impl<P: Member> Configured<P> {
         if self.complete == Some(epoch) {
             return cx.fx.report(GroupReport::Copied { epoch });
         }
+        self.copying.patience = PATIENCE;
         let own = (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard));
         self.copying.to_do = own.map(Shard::first_hash).collect();
         self.copying.epoch = Some(epoch);
@@ -105,7 +108,7 @@ impl<P: Member> Configured<P> {
             from_hash,
             donor,
             asked_at: cx.now,
-            due: cx.now + PATIENCE,
+            due: cx.now + self.copying.patience,
             left: None,
             next_hash: None,
             took: Nanos::ZERO,
@@ -123,6 +126,10 @@ impl<P: Member> Configured<P> {
         let now = cx.now;
         let late = self.copying.pages.extract_if(.., |_, page| page.due <= now);
         let late: Vec<u64> = late.map(|(_, page)| page.from_hash).collect();
+        if !late.is_empty() {
+            // The link or the disk may need longer for large registers.
+            self.copying.patience = Nanos(2 * self.copying.patience.0).min(PATIENCE_MAX);
+        }
         for from_hash in late {
             sometimes!("a page of a copy is asked for again");
             self.copying.to_do.push_front(from_hash);
@@ -220,9 +227,8 @@ impl<P: Member> Configured<P> {
 /// At a full member.
 impl<P: Member> Configured<P> {
     pub(super) fn on_copy(&mut self, cx: &mut Cx<'_, P>, from: Peer, copy: Copy) {
-        let Some(Installed { configuration, role, .. }) = &self.installed else { return };
-        let gives = *role == Some(Role::Full) || mutation::is(Mutation::CopyFromShadow);
-        let is_due = configuration.epoch == copy.epoch && gives;
+        let Some(Installed { configuration, .. }) = &self.installed else { return };
+        let is_due = self.gives_copies(cx, copy);
         let is_member = configuration
             .member(from.node)
             .is_some_and(|member| member.incarnation == from.incarnation);
@@ -234,13 +240,20 @@ impl<P: Member> Configured<P> {
         self.copying.served.insert(id, (from.node, copy));
     }
 
+    /// True for a full member of the shadow's epoch that has every register of the shard.
+    fn gives_copies(&self, cx: &Cx<'_, P>, copy: Copy) -> bool {
+        let Some(installed) = &self.installed else { return false };
+        let is_full = installed.role == Some(Role::Full) || mutation::is(Mutation::CopyFromShadow);
+        let has_all = !cx.cache.is_forgotten(Shard((copy.from_hash >> 56) as u8));
+        is_full && !installed.is_sealed && has_all && installed.configuration.epoch == copy.epoch
+    }
+
     pub(super) fn on_copied(&mut self, cx: &mut Cx<'_, P>, scanned: Scanned<P::Record>) {
         let Some((to, copy)) = self.copying.served.remove(&scanned.id) else { return };
-        let present = self.installed.as_ref().map(|it| it.configuration.epoch);
         let is_lost =
             |(_, found): &(Key, ScannedRegister<P::Record>)| matches!(found, ScannedRegister::Lost);
         // The shadow asks another member.
-        if present != Some(copy.epoch) || scanned.records.iter().any(is_lost) {
+        if !self.gives_copies(cx, copy) || scanned.records.iter().any(is_lost) {
             return;
         }
         let Copy { epoch, id, .. } = copy;

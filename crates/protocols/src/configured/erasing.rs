@@ -24,7 +24,10 @@ impl<P: Member> Configured<P> {
         self.complete = None;
         self.begin_copy(cx);
         let shards = (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard)).collect();
-        self.erasing = Erasing { image: Some(image), shards, ..Erasing::default() };
+        // Removals of an erasure before may not be durable yet.
+        let after = self.erasing.after;
+        self.is_loss_told = false;
+        self.erasing = Erasing { image: Some(image), shards, after, ..Erasing::default() };
         self.next_shard(cx);
         self.release_parked(cx);
     }
@@ -113,7 +116,7 @@ impl<P: Member> Configured<P> {
             && self.erasing.step.is_none()
             && self.erasing.shards.is_empty()
         {
-            self.erasing = Erasing::default();
+            self.erasing = Erasing { after: self.erasing.after, ..Erasing::default() };
             cx.fx.report(GroupReport::Erased { image });
         }
     }

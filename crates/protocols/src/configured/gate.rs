@@ -5,11 +5,12 @@ use types::Epoch;
 
 use super::{Configured, Cx, Envelope, Installed, Member, MemberEvent};
 use crate::mutation::{self, Mutation};
-use crate::protocol::Peer;
+use crate::protocol::{Message as _, Peer};
 use crate::request::PutAside;
 
 /// Messages of an epoch that this node has not installed yet; more are dropped, as if lost.
 const HELD_MAX: usize = 1 << 12;
+const HELD_WRITES_MAX: usize = 64;
 
 impl<P: Member> Configured<P> {
     pub(super) fn on_member(
@@ -23,7 +24,9 @@ impl<P: Member> Configured<P> {
         let present = installed.map(|installed| installed.configuration.epoch);
         if present.is_none_or(|present| present < epoch) {
             sometimes!("a message comes before its epoch");
-            if self.gate.held.len() < HELD_MAX {
+            // Writes are long, and come again.
+            let most = if message.is_write() { HELD_WRITES_MAX } else { HELD_MAX };
+            if self.gate.held.len() < most {
                 self.gate.held.push_back((from, epoch, message));
             }
             return;

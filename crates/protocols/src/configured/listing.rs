@@ -89,6 +89,7 @@ impl<P: Member> Configured<P> {
 
     pub(super) fn on_listed(&mut self, cx: &mut Cx<'_, P>, scanned: Scanned<P::Record>) {
         let Some(requester) = self.listings.scans.remove(&scanned.id) else { return };
+        // Of a shard that lost registers some would be missing: the node is sealed then.
         let listed = self.has_lease(cx).then(|| listed::<P>(scanned));
         match (requester, listed) {
             (Requester::Client(wanted), Some(Listed { keys, undecided, next_hash })) => {
@@ -148,8 +149,11 @@ fn listed<P: Member>(scanned: Scanned<P::Record>) -> Listed {
     let (mut keys, mut undecided): (Vec<Key>, Vec<Key>) = (Vec::new(), Vec::new());
     for (key, found) in scanned.records {
         match found {
-            ScannedRegister::Present(record) if P::is_live(&record) => keys.push(key),
-            ScannedRegister::Present(_) => {}
+            ScannedRegister::Present(record) => match P::is_live(&record) {
+                Some(true) => keys.push(key),
+                Some(false) => {}
+                None => undecided.push(key),
+            },
             ScannedRegister::Lost => undecided.push(key),
         }
     }

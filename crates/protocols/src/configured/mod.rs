@@ -44,7 +44,7 @@ use std::sync::Arc;
 use base::Nanos;
 use bytes::Bytes;
 use types::explain::Record as Explained;
-use types::{Configuration, Epoch, Key, NodeId, Outcome, Role, Wire};
+use types::{Configuration, Epoch, Key, NodeId, Outcome, Role, Shard, Wire};
 
 pub use context::Inside;
 pub use envelope::Envelope;
@@ -107,8 +107,8 @@ pub trait Member: Sized + Send + 'static {
     /// The register that a shadow keeps: the newer of its own and the copied one. `None`: its own.
     fn merge(held: Option<&Self::Record>, copied: Self::Record) -> Option<Self::Record>;
 
-    /// True for a register that shows a value to clients.
-    fn is_live(record: &Self::Record) -> bool;
+    /// True for a register that shows a value to clients; `None` if that is not decided here.
+    fn is_live(record: &Self::Record) -> Option<bool>;
 
     fn explain(record: &Self::Record) -> Explained;
 
@@ -163,6 +163,8 @@ pub struct Configured<P: Member> {
     installed: Option<Installed>,
     /// The last epoch up to which this node has everything that was committed.
     complete: Option<Epoch>,
+    /// The service knows that this image is damaged.
+    is_loss_told: bool,
     gate: Gate<P::Message>,
     parked: Parked,
     passing: Passing,
@@ -187,6 +189,7 @@ impl<P: Member> Protocol for Configured<P> {
             member: P::open(env.clone()),
             installed: None,
             complete: None,
+            is_loss_told: false,
             gate: Gate::default(),
             parked: Parked::default(),
             passing: Passing::new(env.incarnation, env.worker),
@@ -215,10 +218,7 @@ impl<P: Member> Protocol for Configured<P> {
                 self.inside(cx, |member, cx| member.on(cx, MemberEvent::PeerUp { node }));
             }
             Event::Turn => self.inside(cx, |member, cx| member.on(cx, MemberEvent::Turn)),
-            Event::Forgotten { .. } => {
-                self.erase_again(cx);
-                cx.fx.report(GroupReport::Lost);
-            }
+            Event::Forgotten { .. } => self.on_forgotten(cx),
             Event::PeerSteady { .. } | Event::ViewChanged => {}
         }
         self.answer_passed(cx);
@@ -252,6 +252,12 @@ impl<P: Member> Protocol for Configured<P> {
 
     fn stats(&self, stats: &mut Stats) {
         self.member.stats(stats);
+        let role = self.installed.as_ref().and_then(|installed| installed.role);
+        if role != Some(Role::Full) {
+            // A shadow, or a node that waits to become one: others must not rely on it.
+            let own = (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard));
+            stats.add("shards_recovering", own.count() as u64);
+        }
         stats.add("requests_parked", self.parked.len() as u64);
         stats.add("requests_passed_on", self.passing.len() as u64);
         stats.add("messages_held", self.gate.len() as u64);
@@ -264,8 +270,14 @@ impl<P: Member> Protocol for Configured<P> {
 /// Requests.
 impl<P: Member> Configured<P> {
     fn on_request(&mut self, cx: &mut Cx<'_, P>, request: Request) {
-        if request.command.once.is_some() || request.command.hold.is_some() {
-            return cx.fx.reply(request.tag, Outcome::Unsupported(P::NAME));
+        if request.command.once.is_some() {
+            return cx.fx.reply(request.tag, Outcome::NoRetries(P::NAME));
+        }
+        if request.command.hold.is_some() {
+            return cx.fx.reply(request.tag, Outcome::NoTransactions(P::NAME));
+        }
+        if !self.parked.is_released(request.tag) && self.passing.is_behind(&request) {
+            return self.wait_behind(cx, request);
         }
         let Some(request) = self.in_turn(cx, request) else { return };
         if request.asked_at + self.env.request_timeout <= cx.now {
@@ -348,11 +360,12 @@ impl<P: Member> Configured<P> {
         let mut summary = Bytes::new();
         if let Some(installed) = &mut self.installed
             && installed.configuration.epoch < epoch
-            && !std::mem::replace(&mut installed.is_sealed, true)
-            && installed.role.is_some()
         {
-            summary = self.member.seal();
-            cx.fx.timer(SEALED_DUE, cx.now + SEALED_LOOK);
+            let was_sealed = std::mem::replace(&mut installed.is_sealed, true);
+            if installed.role.is_some() {
+                summary = self.member.seal();
+                self.plan_sealed_look(cx, was_sealed);
+            }
         }
         cx.fx.report(GroupReport::Sealed { epoch, summary });
     }
@@ -390,6 +403,27 @@ impl<P: Member> Configured<P> {
         self.release_held(cx);
         self.release_parked(cx);
         self.retry_lists(cx);
+    }
+
+    /// Storage has lost registers. This node must neither serve nor give copies of the rest.
+    fn on_forgotten(&mut self, cx: &mut Cx<'_, P>) {
+        if let Some(installed) = &mut self.installed {
+            let was_sealed = std::mem::replace(&mut installed.is_sealed, true);
+            self.plan_sealed_look(cx, was_sealed);
+        }
+        if self.erasing.is_idle() {
+            if !std::mem::replace(&mut self.is_loss_told, true) {
+                cx.fx.report(GroupReport::Lost);
+            }
+        } else {
+            self.erase_again(cx);
+        }
+    }
+
+    fn plan_sealed_look(&mut self, cx: &mut Cx<'_, P>, was_sealed: bool) {
+        if !was_sealed {
+            cx.fx.timer(SEALED_DUE, cx.now + SEALED_LOOK);
+        }
     }
 
     fn look_sealed(&mut self, cx: &mut Cx<'_, P>) {

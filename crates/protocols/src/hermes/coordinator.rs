@@ -9,7 +9,7 @@ use super::lane::{Lane, Origin, Pend, Waiting};
 use super::message::Message;
 use super::register::Register;
 use super::version::Version;
-use super::{Cx, Hermes, PATIENCE, RESEND_FIRST, RESEND_MAX, STALL};
+use super::{Cx, Hermes, PATIENCE, RESEND_FIRST, RESEND_MAX};
 use base::Nanos;
 
 use crate::configured::{Configured, Member};
@@ -205,7 +205,7 @@ impl Hermes {
             match &mut lane.pend {
                 Some(pend) => {
                     ask(cx, key, pend);
-                    if pend.since + STALL <= cx.now {
+                    if pend.since + stall(cx) <= cx.now {
                         let me = cx.replicas.me();
                         let lacking = lacking(cx, pend).into_iter().filter(|&node| node != me);
                         cx.fx.suspects.extend(lacking);
@@ -253,12 +253,30 @@ impl Hermes {
         match alive {
             // A replay could make it succeed while its live coordinator believes that it lost.
             // [HERMES 3.3]
-            Some(alive) if register.version.is_rmw() && !mutation::is(Mutation::ReplayLiveRmw) => {
+            Some(alive)
+                if register.version.is_rmw()
+                    && alive.node != cx.replicas.me()
+                    && !mutation::is(Mutation::ReplayLiveRmw) =>
+            {
                 let (to, version) = (alive.node, register.version);
+                let first = lane.waiting.front().map(|waiting| waiting.request.asked_at);
+                if first.is_some_and(|asked_at| asked_at + stall(cx) <= cx.now) {
+                    cx.fx.suspect(to);
+                }
                 cx.send_now(to, Message::Nudge { key: key.clone(), version });
             }
             _ => self.start(cx, key, register, None),
         }
+    }
+
+    /// Replays the register's write, unless one is in progress on the key.
+    pub(super) fn replay_if_idle(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let CachedRegister::Present(register) = cx.cache.get(key) else { return };
+        let register = register.clone();
+        if self.lane(cx, key).pend.is_none() {
+            self.start(cx, key, register, None);
+        }
+        self.plan(cx, key);
     }
 
     /// Schedules the lane's next action, or ends it.
@@ -286,6 +304,11 @@ fn is_valid(cx: &Cx<'_, '_>, key: &Key) -> bool {
         CachedRegister::Absent => true,
         CachedRegister::Lost => false,
     }
+}
+
+/// How long a member may owe an answer before the membership service hears of it.
+fn stall(cx: &Cx<'_, '_>) -> Nanos {
+    Nanos(cx.configuration.lease.0 / 4 * 5)
 }
 
 /// The members without an acknowledgement.

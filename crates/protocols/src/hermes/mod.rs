@@ -69,8 +69,6 @@ use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 
 /// How long a key may stay invalid before a member with waiting requests replays its write.
 const PATIENCE: Nanos = Nanos::from_millis(8);
-/// How long a member may owe an acknowledgement before the membership service hears of it.
-const STALL: Nanos = Nanos::from_millis(500);
 const RESEND_FIRST: Nanos = Nanos::from_millis(10);
 const RESEND_MAX: Nanos = Nanos::from_millis(160);
 const TICK: TimerId = TimerId(0);
@@ -184,8 +182,8 @@ impl Member for Hermes {
         }
     }
 
-    fn is_live(register: &Register) -> bool {
-        register.value.is_some()
+    fn is_live(register: &Register) -> Option<bool> {
+        register.is_valid.then(|| register.value.is_some())
     }
 
     fn explain(register: &Register) -> Explained {
@@ -287,9 +285,10 @@ impl Hermes {
             send_held(cx, from, &key);
         } else if held == version && is_valid {
             cx.send_now(from, Message::Validate { key, version });
+        } else if held == version {
+            // One that pends is sent again by its own timer.
+            self.replay_if_idle(cx, &key);
         }
-        // One that pends is sent again by its own timer. One that does not was given up at its
-        // deadline, with its pend still there, or is of a process before: others may replay it.
     }
 }
 

@@ -55,11 +55,18 @@ impl Wire for Version {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Version, Malformed> {
-        let number = reader.varint()?;
+        let number = count(reader)?;
         let writer = serial(reader)?;
-        let step = reader.varint()?;
+        let step = count(reader)?;
         Ok(Version { number, writer, step, stepper: serial(reader)? })
     }
+}
+
+/// Far more writes than a key can have: the next one never overflows.
+const COUNT_MAX: u64 = 1 << 56;
+
+fn count(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+    reader.varint().and_then(|it| if it < COUNT_MAX { Ok(it) } else { Err(Malformed) })
 }
 
 fn serial(reader: &mut Reader<'_>) -> Result<Serial, Malformed> {

@@ -337,11 +337,15 @@ impl Control {
             self.drop_conn(old, None)?;
         }
         self.dialler.succeeded(peer, CHANNEL_CONTROL);
+        let incarnation = hello.incarnation;
         if let Some(conn) = self.conns[at].as_mut() {
             (conn.peer, conn.hello) = (Some(peer), Some(hello));
             self.links.insert(peer, at);
             self.reports.on_link();
             self.tell(FormationInput::Up { peer })?;
+            self.with_groups(|groups, now, out| {
+                groups.on_peer_up(now, (peer, incarnation), out);
+            })?;
         }
         Ok(())
     }
@@ -366,6 +370,16 @@ impl Control {
             }
             Ok(ControlMessage::Report(report)) => {
                 self.on_report(peer, *report);
+                return Ok(true);
+            }
+            Ok(ControlMessage::Group(message)) => {
+                let hello = self.conns[at].as_ref().and_then(|conn| conn.hello.as_ref());
+                let incarnation = hello.map(|hello| hello.incarnation);
+                if let Some(incarnation) = incarnation {
+                    self.with_groups(|groups, now, out| {
+                        groups.on_message(now, (peer, incarnation), *message, out);
+                    })?;
+                }
                 return Ok(true);
             }
             Ok(ControlMessage::Unknown) => return Ok(true),
@@ -413,6 +427,7 @@ impl Control {
                 self.links.remove(&peer);
                 self.on_control_link_down(peer);
                 self.tell(FormationInput::Down { peer })?;
+                self.with_groups(|groups, now, out| groups.on_peer_down(now, peer, out))?;
             }
             if conn.is_dialled {
                 self.dialler.failed(peer, conn.channel, now);

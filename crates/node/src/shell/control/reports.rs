@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use base::Nanos;
+use membership::Message;
 use types::NodeId;
 use types::wire::{Malformed, Wire};
 
@@ -25,11 +26,14 @@ const SLACK: Nanos = Nanos::from_millis(200);
 /// The first byte of messages that are no [`Status`]; a status begins with a smaller one.
 const LATER_KINDS: u8 = 0x80;
 const REPORT: u8 = 0x80;
+pub(super) const GROUP: u8 = 0x81;
 
 /// A message on the control link of two nodes.
 pub(super) enum ControlMessage {
     Status(Box<Status>),
     Report(Box<SummaryReport>),
+    /// Between membership services.
+    Group(Box<Message>),
     /// Of a later version.
     Unknown,
 }
@@ -40,6 +44,7 @@ impl ControlMessage {
             Some((&REPORT, rest)) => {
                 Ok(ControlMessage::Report(Box::new(SummaryReport::from_bytes(rest)?)))
             }
+            Some((&GROUP, rest)) => Ok(ControlMessage::Group(Box::new(Message::from_bytes(rest)?))),
             Some((&kind, _)) if kind >= LATER_KINDS => Ok(ControlMessage::Unknown),
             _ => Ok(ControlMessage::Status(Box::new(Status::from_bytes(bytes)?))),
         }
@@ -180,5 +185,6 @@ mod tests {
         assert!(of(&[]).is_err());
         assert!(of(&[9]).is_err());
         assert!(of(&[REPORT, 1]).is_err());
+        assert!(of(&[GROUP]).is_err());
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Copying {
     pub(crate) later: BTreeMap<(Nanos, u64), ()>,
     /// The last of the adopted registers is durable then.
     pub(crate) after: Ticket,
+    /// How long to wait for a page.
+    pub(crate) patience: Nanos,
     pub(crate) settles_at: Nanos,
     pub(crate) due: Option<Nanos>,
     /// At a full member: scans for shadows.

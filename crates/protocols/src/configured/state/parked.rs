@@ -34,6 +34,11 @@ impl Parked {
         self.requests.len()
     }
 
+    /// True for a request that comes again.
+    pub(crate) fn is_released(&self, tag: Tag) -> bool {
+        self.released.contains(&tag)
+    }
+
     /// Takes note of a request that comes, be it for the first time or again.
     pub(crate) fn admit(&mut self, request: &Request) -> Turn {
         if self.released.remove(&request.tag) {
