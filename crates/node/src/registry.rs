@@ -5,6 +5,7 @@
 use protocols::abd::Abd;
 use protocols::classic_paxos::{ClassicPaxos, Waiting};
 use protocols::configured::Configured;
+use protocols::craq::Craq;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::zab::Zab;
@@ -67,6 +68,7 @@ pub const PROTOCOLS: &[Registration] = &[
     Registration::of::<ClassicPaxos>(),
     Registration::of::<Abd>(),
     Registration::of::<Configured<Hermes>>(),
+    Registration::of::<Configured<Craq>>(),
 ];
 
 /// Variants of protocols for measurements. A node runs them; no configuration of users names one.

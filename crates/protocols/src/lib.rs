@@ -8,6 +8,7 @@
 pub mod abd;
 pub mod classic_paxos;
 pub mod configured;
+pub mod craq;
 pub mod effects;
 mod explaining;
 pub mod group;

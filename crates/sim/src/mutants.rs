@@ -127,6 +127,7 @@ pub fn every() -> Vec<(SimConfig, &'static str)> {
 fn config_of(protocol: &str) -> SimConfig {
     let config = SimConfig::new(protocol, 1);
     match protocol {
+        "craq" => SimConfig { durability: Some(Durability::Disk), ops: FEW_OPS, ..config },
         "hermes" | "zab" => {
             SimConfig { durability: Some(Durability::Volatile), ops: FEW_OPS, ..config }
         }
@@ -172,6 +173,14 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::CommitAnyVote
         | Mutation::AnswerNewer => &["classic-paxos"],
         Mutation::AcceptBelowPromise => &["rmwpaxos", "classic-paxos"],
+        Mutation::HandOnBeforeDurable
+        | Mutation::ReadDirty
+        | Mutation::UpForCopy
+        | Mutation::TailTrustsItself
+        | Mutation::TailAnswersLaterReads
+        | Mutation::NoTable
+        | Mutation::ForgetNoOps
+        | Mutation::ShadowsAreNoEnd => &["craq"],
         // Media go back under stopped nodes: no node relies on their content.
         Mutation::OneDenies | Mutation::AllAreTold => &[],
         Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites | Mutation::AckPastGap => &["zab"],

@@ -7,6 +7,7 @@ use protocols::Protocol;
 use protocols::abd::Abd;
 use protocols::classic_paxos::{ClassicPaxos, Waiting};
 use protocols::configured::Configured;
+use protocols::craq::Craq;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::{CoreAlone, RmwPaxos};
 use protocols::zab::Zab;
@@ -58,6 +59,11 @@ fn two_commands_are_linearizable_on_classic_paxos() {
     let is_small = |plan: &WorldPlan| is_short(plan) && plan.budget == Budget::default();
     holds::<ClassicPaxos>(|plan| is_small(plan) && has_read(plan));
     holds::<Waiting>(|plan| is_small(plan) && has_read(plan));
+}
+
+#[test]
+fn two_commands_are_linearizable_on_craq() {
+    holds::<Configured<Craq>>(|plan| is_short(plan) && plan.budget == Budget::default());
 }
 
 #[test]

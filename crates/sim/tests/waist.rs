@@ -19,6 +19,27 @@ fn config(protocol: &str, durability: Durability) -> SimConfig {
 }
 
 #[test]
+fn craq_is_linearizable_on_a_calm_network() {
+    let config = SimConfig { faults: FaultSet::NONE, ..config("craq", Durability::Volatile) };
+    let report = check(config, 60);
+    // A timeout of 20 ms is short until the group has formed.
+    let in_vain = report.unknown + report.failed;
+    assert!(in_vain * 5 <= report.ops, "{in_vain} of {}", report.ops);
+}
+
+#[test]
+fn craq_is_linearizable_under_all_faults() {
+    for durability in [Durability::Volatile, Durability::Pmem, Durability::Disk] {
+        check(config("craq", durability), 30);
+    }
+}
+
+#[test]
+fn craq_is_linearizable_with_five_nodes() {
+    check(SimConfig { nodes: 5, ..config("craq", Durability::Disk) }, 20);
+}
+
+#[test]
 fn hermes_is_linearizable_on_a_calm_network() {
     for durability in [Durability::Volatile, Durability::Pmem, Durability::Disk] {
         let config = SimConfig { faults: FaultSet::NONE, ..config("hermes", durability) };

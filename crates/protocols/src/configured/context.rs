@@ -62,11 +62,16 @@ impl<P: Member> Inside<'_, '_, P> {
     /// it is not answered.
     #[must_use]
     pub fn reply_read(&mut self, tag: Tag, reply: Reply) -> bool {
-        let is_covered = self.scope.lease.holds(self.configuration.epoch)
-            || mutation::is(Mutation::ReadWithoutLease);
+        let is_covered = self.is_covered();
         if is_covered {
             self.scope.fx.reply(tag, Outcome::Reply(reply));
         }
         is_covered
+    }
+
+    /// True if a lease covers the state that was just read here.
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        self.scope.lease.holds(self.configuration.epoch) || mutation::is(Mutation::ReadWithoutLease)
     }
 }

@@ -1,0 +1,260 @@
+//! The head's side: it gives commands their order, one version of a key after the other.
+//!
+//! All commands of a key that wait while a version is on its way become the next version together.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use types::{Access, Change, Clock, ExpiryChange, Key, NodeId, Outcome, Reply, Serial, TimeToLive};
+
+use super::lane::{From, Lane, Origin, Pend, Steered, Waiting};
+use super::message::{Body, Steer};
+use super::register::{Ran, Register};
+use super::streams::{Admission, Progress};
+use super::version::Version;
+use super::{Craq, Cx, Held, REQUESTS_MAX, chain, held, send};
+use crate::configured::Member;
+use crate::mutation::{self, Mutation};
+
+/// Commands that become one version.
+const BATCH_MAX: usize = 256;
+
+/// The next version while commands are added to it.
+struct Batch {
+    register: Register,
+    origins: Vec<(Origin, Reply)>,
+    serial: Serial,
+}
+
+impl Craq {
+    pub(super) fn on_steer(&mut self, cx: &mut Cx<'_, '_>, node: NodeId, key: &Key, steer: Steer) {
+        let Some(member) = cx.configuration.member(node) else { return };
+        if !chain::is_head(cx) || self.lanes.len() >= REQUESTS_MAX {
+            return;
+        }
+        let Steer { worker, seq, low, command } = steer;
+        let from = From { node, serial: member.serial, worker, seq };
+        match self.streams.admit(from, low) {
+            Admission::New => {}
+            Admission::Copy(Progress::Ended(reply)) => {
+                if !mutation::is(Mutation::ForgetNoOps) {
+                    return send(cx, node, key, Body::Done { seq, reply });
+                }
+            }
+            Admission::Copy(Progress::Running) | Admission::Old => return,
+        }
+        self.lane(cx, key).steered.push_back(Steered { from, command });
+        self.advance(cx, key);
+    }
+
+    /// A member holds a version that it does not know to be everywhere.
+    pub(super) fn on_nudge(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        from: NodeId,
+        key: &Key,
+        version: Version,
+    ) {
+        if !chain::is_head(cx) {
+            return;
+        }
+        match held(cx, key) {
+            Held::Lost => {}
+            Held::Clean(version_here) if version <= version_here => {
+                send(cx, from, key, Body::Up { version: version_here });
+            }
+            Held::Clean(_) | Held::Dirty(_) => {
+                self.lane(cx, key);
+                self.inject(cx, key);
+                self.plan(cx, key);
+            }
+        }
+    }
+
+    /// Sends the head's own value down the chain, unless a version is on its way. A version of
+    /// another epoch goes as a new one, so each version is committed in its own epoch or never.
+    pub(super) fn inject(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        if self.lanes.get(key).is_none_or(|lane| lane.pend.is_some()) {
+            return;
+        }
+        let register = match held(cx, key) {
+            Held::Lost => return,
+            Held::Clean(_) | Held::Dirty(_) => super::register_of(cx, key),
+        };
+        self.start(cx, key, register, Vec::new());
+    }
+
+    /// Makes the register's value the next version.
+    pub(super) fn start(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        key: &Key,
+        register: Register,
+        origins: Vec<(Origin, Reply)>,
+    ) {
+        let version = register.version.next(cx.configuration.epoch);
+        let mut register = Register { version, is_clean: false, ..register };
+        let is_needed = |ran: &Ran| {
+            cx.configuration.has_serial(ran.origin)
+                && !self.streams.has_ended(ran.origin, ran.worker, ran.seq)
+        };
+        register.ran.retain(is_needed);
+        cx.cache.put(key, register);
+        cx.cache.persist(key);
+        let lane = self.lane(cx, key);
+        lane.pend = Some(Pend { version, since: cx.now, has_next: false, origins });
+        lane.wait(cx.now);
+        self.push(cx, key);
+    }
+
+    /// Sends the version on its way again.
+    pub(super) fn push(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let register = super::register_of(cx, key);
+        super::hand_on(cx, key, register);
+    }
+
+    pub(super) fn look_stalled(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let Some(Lane { pend: Some(pend), .. }) = self.lanes.get(key) else { return };
+        if pend.since + super::stall(cx) <= cx.now && !pend.has_next {
+            let next = chain::next(cx);
+            cx.fx.suspects.extend(next);
+        }
+    }
+
+    /// The version on its way is at every member.
+    pub(super) fn end_pend(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let Some(pend) = self.lanes.get_mut(key).and_then(|lane| lane.pend.take()) else { return };
+        for (origin, reply) in pend.origins {
+            match origin {
+                Origin::Own(waiting) => {
+                    cx.fx.reply(waiting.request.tag, Outcome::Reply(reply));
+                }
+                Origin::Steered(from) => self.end_steered(cx, key, from, Some(reply)),
+            }
+        }
+    }
+
+    fn end_steered(&mut self, cx: &mut Cx<'_, '_>, key: &Key, from: From, reply: Option<Reply>) {
+        self.streams.end(from, reply.clone());
+        send(cx, from.node, key, Body::Done { seq: from.seq, reply });
+    }
+
+    /// Runs the waiting commands on the clean value.
+    pub(super) fn run_batch(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        let mut steered = std::mem::take(&mut lane.steered);
+        let mut waiting = std::mem::take(&mut lane.waiting);
+        let register = super::register_of(cx, key);
+        let serial = cx.me().serial;
+        let mut batch = Batch { register, origins: Vec::new(), serial };
+        self.add_steered(cx, key, &mut batch, &mut steered);
+        self.add_own(cx, &mut batch, &mut waiting);
+        let lane = self.lane(cx, key);
+        lane.steered = steered;
+        lane.waiting = waiting;
+        // No lease covers the first one, perhaps.
+        lane.look_again(cx.now);
+        if !batch.origins.is_empty() {
+            self.start(cx, key, batch.register, batch.origins);
+        }
+    }
+
+    fn add_steered(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        key: &Key,
+        batch: &mut Batch,
+        steered: &mut VecDeque<Steered>,
+    ) {
+        while batch.origins.len() < BATCH_MAX
+            && let Some(next) = steered.pop_front()
+        {
+            let From { serial, worker, seq, .. } = next.from;
+            if self.streams.has_ended(serial, worker, seq) {
+                continue;
+            }
+            if !mutation::is(Mutation::NoTable)
+                && let Some(reply) = batch.register.reply_to(serial, seq)
+            {
+                let reply = Some(reply.clone());
+                self.end_steered(cx, key, next.from, reply);
+                continue;
+            }
+            match run(cx, batch.register.value.as_ref(), &next.command) {
+                Effect::Changed { value, reply } => {
+                    batch.register.value = value;
+                    batch.register.note(Ran { origin: serial, worker, seq, reply: reply.clone() });
+                    batch.origins.push((Origin::Steered(next.from), reply));
+                }
+                // It is a read: of a value that is not committed yet, it has to wait.
+                Effect::Unchanged { reply } if batch.origins.is_empty() && cx.is_covered() => {
+                    self.end_steered(cx, key, next.from, Some(reply));
+                }
+                Effect::Unchanged { .. } => {
+                    steered.push_front(next);
+                    break;
+                }
+                Effect::Refused => self.end_steered(cx, key, next.from, None),
+            }
+        }
+    }
+
+    fn add_own(&mut self, cx: &mut Cx<'_, '_>, batch: &mut Batch, waiting: &mut VecDeque<Waiting>) {
+        while batch.origins.len() < BATCH_MAX
+            && let Some(next) =
+                waiting.pop_front_if(|next| next.request.command.access != Access::Read)
+        {
+            let tag = next.request.tag;
+            let ran = next.seq.and_then(|seq| batch.register.reply_to(batch.serial, seq));
+            if let Some(reply) = ran {
+                cx.fx.reply(tag, Outcome::Reply(reply.clone()));
+                self.forget(&next);
+                continue;
+            }
+            match run(cx, batch.register.value.as_ref(), &next.request.command.body) {
+                Effect::Changed { value, reply } => {
+                    batch.register.value = value;
+                    self.forget(&next);
+                    batch.origins.push((Origin::Own(next), reply));
+                }
+                Effect::Unchanged { reply }
+                    if batch.origins.is_empty() && cx.reply_read(tag, reply.clone()) =>
+                {
+                    self.forget(&next);
+                }
+                Effect::Unchanged { .. } => {
+                    waiting.push_front(next);
+                    break;
+                }
+                Effect::Refused => {
+                    cx.fx.reply(tag, Outcome::Unsupported(Craq::NAME));
+                    self.forget(&next);
+                }
+            }
+        }
+    }
+}
+
+/// The result of a command.
+pub(super) enum Effect {
+    Changed { value: Option<Bytes>, reply: Reply },
+    Unchanged { reply: Reply },
+    Refused,
+}
+
+pub(super) fn run(cx: &mut Cx<'_, '_>, found: Option<&Bytes>, command: &Bytes) -> Effect {
+    let found =
+        types::View { value: found.map(|value| &value[..]), ttl: TimeToLive::Never, ends: None };
+    let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
+    let applied = cx.update.apply(found, command, clock);
+    let reply = applied.reply;
+    match applied.change {
+        Change::None => Effect::Unchanged { reply },
+        Change::Put {
+            value,
+            expiry: ExpiryChange::Keep | ExpiryChange::Set(TimeToLive::Never),
+        } => Effect::Changed { value: Some(value), reply },
+        Change::Delete => Effect::Changed { value: None, reply },
+        Change::Put { .. } | Change::Expire(_) => Effect::Refused,
+    }
+}

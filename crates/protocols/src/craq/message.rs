@@ -1,0 +1,206 @@
+//! The messages between the members of a chain.
+
+use bytes::Bytes;
+use types::wire::put_varint;
+use types::{Key, Malformed, Reader, Reply, Wire};
+
+use super::register::Register;
+use super::version::Version;
+use crate::protocol;
+use crate::protocol::Touches;
+
+/// Names its key: members may run different numbers of workers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    pub key: Key,
+    pub body: Body,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Body {
+    /// To the head: run this command once.
+    Steer(Steer),
+    /// The steered command has ended. `None`: it is refused.
+    Done { seq: u64, reply: Option<Reply> },
+    /// Every member before the receiver holds this version or a newer one durably: hold it, and
+    /// tell the next one.
+    Down { register: Register },
+    /// Every member holds this version or a newer one durably.
+    Up { version: Version },
+    /// The sender holds it too, and waits for the members behind.
+    Have { version: Version },
+    /// To the head: this version is not known to be at every member.
+    Nudge { version: Version },
+    /// To the last full member: is this version the committed one?
+    AskTail { id: u64, version: Version },
+    /// The committed version, with its value if it is another one.
+    Tail { id: u64, version: Version, value: Option<Option<Bytes>> },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Steer {
+    /// The worker that numbered it.
+    pub worker: u64,
+    pub seq: u64,
+    /// Commands of that worker below this one have ended.
+    pub low: u64,
+    pub command: Bytes,
+}
+
+impl protocol::Message for Message {
+    fn is_write(&self) -> bool {
+        matches!(self.body, Body::Down { .. } | Body::Steer(_))
+    }
+
+    fn touches(&self) -> Touches<'_> {
+        Touches::Key(&self.key)
+    }
+}
+
+const STEER: u8 = 1;
+const DONE: u8 = 2;
+const DOWN: u8 = 3;
+const UP: u8 = 4;
+const HAVE: u8 = 5;
+const NUDGE: u8 = 6;
+const ASK_TAIL: u8 = 7;
+const TAIL: u8 = 8;
+
+const NONE: u8 = 0;
+const SOME: u8 = 1;
+const DELETED: u8 = 2;
+
+impl Wire for Message {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match &self.body {
+            Body::Steer(_) => STEER,
+            Body::Done { .. } => DONE,
+            Body::Down { .. } => DOWN,
+            Body::Up { .. } => UP,
+            Body::Have { .. } => HAVE,
+            Body::Nudge { .. } => NUDGE,
+            Body::AskTail { .. } => ASK_TAIL,
+            Body::Tail { .. } => TAIL,
+        });
+        self.key.encode(out);
+        match &self.body {
+            Body::Steer(steer) => steer.encode(out),
+            Body::Done { seq, reply } => {
+                put_varint(out, *seq);
+                out.push(if reply.is_some() { SOME } else { NONE });
+                if let Some(reply) = reply {
+                    reply.encode(out);
+                }
+            }
+            Body::Down { register } => register.encode(out),
+            Body::Up { version } | Body::Have { version } | Body::Nudge { version } => {
+                version.encode(out);
+            }
+            Body::AskTail { id, version } => {
+                put_varint(out, *id);
+                version.encode(out);
+            }
+            Body::Tail { id, version, value } => {
+                put_varint(out, *id);
+                version.encode(out);
+                match value {
+                    None => out.push(NONE),
+                    Some(None) => out.push(DELETED),
+                    Some(Some(value)) => {
+                        out.push(SOME);
+                        value.encode(out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Message, Malformed> {
+        let kind = reader.u8()?;
+        let key = Key::decode(reader)?;
+        let body = match kind {
+            STEER => Body::Steer(Steer::decode(reader)?),
+            DONE => {
+                let seq = reader.varint()?;
+                let reply = match reader.u8()? {
+                    NONE => None,
+                    SOME => Some(Reply::decode(reader)?),
+                    _ => return Err(Malformed),
+                };
+                Body::Done { seq, reply }
+            }
+            DOWN => Body::Down { register: Register::decode(reader)? },
+            UP => Body::Up { version: Version::decode(reader)? },
+            HAVE => Body::Have { version: Version::decode(reader)? },
+            NUDGE => Body::Nudge { version: Version::decode(reader)? },
+            ASK_TAIL => Body::AskTail { id: reader.varint()?, version: Version::decode(reader)? },
+            TAIL => {
+                let (id, version) = (reader.varint()?, Version::decode(reader)?);
+                let value = match reader.u8()? {
+                    NONE => None,
+                    DELETED => Some(None),
+                    SOME => Some(Some(Bytes::decode(reader)?)),
+                    _ => return Err(Malformed),
+                };
+                Body::Tail { id, version, value }
+            }
+            _ => return Err(Malformed),
+        };
+        Ok(Message { key, body })
+    }
+}
+
+impl Wire for Steer {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.worker);
+        put_varint(out, self.seq);
+        put_varint(out, self.low);
+        self.command.encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Steer, Malformed> {
+        Ok(Steer {
+            worker: reader.varint()?,
+            seq: reader.varint()?,
+            low: reader.varint()?,
+            command: Bytes::decode(reader)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn messages_round_trip_and_reject_truncation() {
+        let version = Version { epoch: Epoch(2), number: 300 };
+        let command = Bytes::from_static(b"c");
+        let value = Some(Bytes::from_static(b"v"));
+        let register = Register { version, value: value.clone(), is_clean: false, ran: Vec::new() };
+        let steer = Steer { worker: 1, seq: 300, low: 299, command };
+        let bodies = [
+            Body::Steer(steer),
+            Body::Done { seq: 3, reply: None },
+            Body::Done { seq: 3, reply: Some(Reply::Integer(4)) },
+            Body::Down { register },
+            Body::Up { version },
+            Body::Have { version },
+            Body::Nudge { version },
+            Body::AskTail { id: 9, version },
+            Body::Tail { id: 9, version, value: None },
+            Body::Tail { id: 9, version, value: Some(None) },
+            Body::Tail { id: 9, version, value: Some(value) },
+        ];
+        for body in bodies {
+            let message = Message { key: Key::new(b"k"), body };
+            let bytes = message.to_bytes();
+            for len in 0..bytes.len() {
+                assert_eq!(Message::from_bytes(&bytes[..len]), Err(Malformed), "{message:?}");
+            }
+            assert_eq!(Message::from_bytes(&bytes), Ok(message));
+        }
+    }
+}

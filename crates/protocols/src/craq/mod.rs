@@ -1,0 +1,440 @@
+//! Chain replication with apportioned queries. Writes go down a chain of members, and any member
+//! answers reads.
+//!
+//! Sources: van Renesse and Schneider, "Chain Replication for Supporting High Throughput and
+//! Availability", OSDI 2004. Terrace and Freedman, "Object Storage on CRAQ", USENIX ATC 2009.
+//!
+//! The head orders the writes of a key. A version goes *down* from member to member, and each
+//! stores it durably before it hands it on. The last one acknowledges it, and that goes *up*: every
+//! member holds it, so it is clean. A read of a clean key is answered from memory under the lease.
+//! A member with a dirty key asks the last full member for the committed version.
+//!
+//! | message | asks or tells |
+//! |---|---|
+//! | `Steer` -> `Done` | to the head: run this command once |
+//! | `Down` -> `Up` | hold this version; every member holds it |
+//! | `Down` -> `Have` | I hold it already, and wait for those behind |
+//! | `AskTail` -> `Tail` | the committed version |
+//! | `Nudge` -> `Up`, `Down` | to the head: is this version at every member? |
+//!
+//! Invariants:
+//! 1. A clean version, or a newer one, is durable at every member of this epoch and all later ones.
+//! 2. A version is committed in its own epoch or never. Only the head of that epoch chose it.
+//! 3. The head runs commands on a clean value only: a version descends from all committed ones.
+//! 4. A register names the last steered command of each member that its value includes.
+//! 5. A member at which a version is dirty never says that it is committed.
+//!
+//! **No streams.** Each key is a chain of its own, with one version on its way at a time. A version
+//! names its place by itself. So messages may be lost, repeated and reordered, and members may run
+//! different numbers of workers. Commands that wait meanwhile become the next version together.
+//!
+//! **Epochs.** The head sends a dirty value of another epoch as a new version of its own. It does
+//! so once a command, a read or another member needs it. Any dirty version elsewhere is older.
+//! Origins steer unanswered commands again under the same number. The register finds those that
+//! had their effect, since its value and their names are one record.
+//!
+//! **Shadows** are the end of the chain: a version is committed once they hold it too. The last
+//! *full* member answers for the committed version, and knows it by the acknowledgement of the
+//! shadows. A copy may hold a dirty version that other members lack. No rule relies on the
+//! opposite: the new version of the head replaces it.
+//!
+//! Departures: the new tail never commits by itself, it asks the head. The head waits instead of
+//! asking the tail. A dirty version of an earlier epoch is renamed. A time to live is refused.
+//!
+//! Start reading at `Craq::on`.
+
+mod chain;
+mod head;
+mod lane;
+pub mod message;
+mod origin;
+pub mod register;
+mod streams;
+pub mod version;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Nanos, checksum};
+use types::explain::Record as Explained;
+use types::{Key, NodeId, Outcome, Ticket};
+
+use lane::{Lane, Origin, Pend};
+use message::Body;
+pub use message::Message;
+pub use register::Register;
+use streams::Streams;
+pub use version::Version;
+
+use crate::configured::{Configured, Inside, Member, MemberEvent};
+use crate::effects::{TimerId, Violation};
+use crate::mutation::{self, Mutation};
+use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
+use crate::register_cache::{CachedRegister, RegisterCache, Weight};
+use crate::toolkit::no_meta::NoMeta;
+
+/// Keys with work in progress, and steered requests.
+const REQUESTS_MAX: usize = 65_536;
+const TICK: TimerId = TimerId(0);
+
+/// One instance of craq.
+#[derive(Debug)]
+pub struct Craq {
+    env: Env,
+    /// Keys with a request or a write in progress here. Their registers are pinned.
+    lanes: BTreeMap<Key, Lane>,
+    /// The number of the last steered command or question.
+    next_seq: u64,
+    /// Steered commands of this worker without an outcome.
+    open: BTreeSet<u64>,
+    streams: Streams,
+    /// Versions that came here again, since when, and whether the next member holds them.
+    stalled: BTreeMap<Key, (Nanos, bool)>,
+    /// When each lane acts next.
+    due: BTreeSet<(Nanos, Key)>,
+    armed_at: Option<Nanos>,
+}
+
+type Cx<'c, 'a> = Inside<'c, 'a, Craq>;
+
+impl Member for Craq {
+    const NAME: &'static str = "craq";
+    const PROPERTIES: Properties = Properties {
+        consistency: Consistency::Linearizable,
+        read_modify_write: true,
+        total_order: false,
+        needs_config: true,
+        needs_lease: true,
+        locks: false,
+        keeps_log: false,
+    };
+
+    type Message = Message;
+    type Record = Register;
+    type Meta = NoMeta;
+
+    fn open(env: Env) -> Craq {
+        Craq {
+            env,
+            lanes: BTreeMap::new(),
+            next_seq: 0,
+            open: BTreeSet::new(),
+            streams: Streams::default(),
+            stalled: BTreeMap::new(),
+            due: BTreeSet::new(),
+            armed_at: None,
+        }
+    }
+
+    fn on(&mut self, cx: &mut Cx<'_, '_>, event: MemberEvent<Craq>) {
+        match event {
+            MemberEvent::Request(request) => self.on_request(cx, request),
+            MemberEvent::Message { from, message } => self.on_message(cx, from, message),
+            MemberEvent::Timer(_) => self.on_tick(cx),
+            // Timers resend unanswered messages.
+            MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
+        }
+        self.arm(cx);
+    }
+
+    /// Answers and acknowledgements of the last epoch are void.
+    fn install(&mut self, cx: &mut Cx<'_, '_>) {
+        self.streams.clear();
+        self.stalled.clear();
+        let keys: Vec<Key> = self.lanes.keys().cloned().collect();
+        for key in keys {
+            self.on_epoch(cx, &key);
+        }
+        self.armed_at = None;
+        self.arm(cx);
+    }
+
+    fn expire(&mut self, cx: &mut Context<'_, Configured<Craq>>) {
+        let keys: Vec<Key> = self.lanes.keys().cloned().collect();
+        for key in keys {
+            self.expire_lane(cx, &key);
+        }
+    }
+
+    fn leave(&mut self, cx: &mut Context<'_, Configured<Craq>>) -> Vec<Request> {
+        let mut untried = Vec::new();
+        for (key, lane) in std::mem::take(&mut self.lanes) {
+            cx.cache.unpin(&key);
+            for (origin, _) in lane.pend.into_iter().flat_map(|pend| pend.origins) {
+                if let Origin::Own(waiting) = origin {
+                    cx.fx.reply(waiting.request.tag, Outcome::Unknown);
+                }
+            }
+            for waiting in lane.waiting {
+                match waiting.seq {
+                    Some(_) => cx.fx.reply(waiting.request.tag, Outcome::Unknown),
+                    None => untried.push(waiting.request),
+                }
+            }
+        }
+        self.open.clear();
+        self.streams.clear();
+        self.stalled.clear();
+        self.due.clear();
+        self.armed_at = None;
+        untried
+    }
+
+    fn merge(held: Option<&Register>, copied: Register) -> Option<Register> {
+        match held {
+            Some(held) if held.version > copied.version => None,
+            // Every member holds it, whichever of the two copies says so.
+            Some(held) if held.version == copied.version && held.is_clean => None,
+            _ => Some(copied),
+        }
+    }
+
+    fn is_live(register: &Register) -> Option<bool> {
+        register.is_clean.then(|| register.value.is_some())
+    }
+
+    fn explain(register: &Register) -> Explained {
+        let Version { epoch, number } = register.version;
+        let bytes: &[u8] = register.value.as_deref().unwrap_or_default();
+        Explained {
+            round: format!("{}.{number}", epoch.0),
+            version: number,
+            is_tombstone: register.value.is_none(),
+            value_len: bytes.len(),
+            checksum: checksum::hash(bytes),
+            rest: None,
+        }
+    }
+
+    fn weight(key: &Key, register: &Register) -> Weight {
+        let len = |value: &bytes::Bytes| Weight::of_key(key.bytes().len() + value.len(), false);
+        register.value.as_ref().map_or(Weight::NONE, len)
+    }
+
+    fn check(&self, cache: &RegisterCache<Register>) -> Result<(), Violation> {
+        for (key, lane) in &self.lanes {
+            let Some(pend) = &lane.pend else { continue };
+            match cache.get(key) {
+                CachedRegister::Present(held) if held.version == pend.version && !held.is_clean => {
+                }
+                found => {
+                    return Err(Violation(format!("craq: {key:?} pends {pend:?} on {found:?}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    fn stats(&self, stats: &mut Stats) {
+        let pends = self.lanes.values().filter(|lane| lane.pend.is_some()).count();
+        let waiting: usize = self.lanes.values().map(|lane| lane.waiting.len()).sum();
+        stats.add("operations_in_progress", pends as u64);
+        stats.add("operations_waiting", waiting as u64);
+    }
+}
+
+/// Epochs.
+impl Craq {
+    fn on_epoch(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        lane.steered.clear();
+        lane.askers.clear();
+        lane.is_steering = false;
+        lane.asking = None;
+        if let Some(Pend { origins, .. }) = lane.pend.take() {
+            let own = origins.into_iter().filter(|(origin, _)| matches!(origin, Origin::Own(_)));
+            match chain::is_head(cx) && !matches!(held(cx, key), Held::Lost) {
+                true => {
+                    let register = register_of(cx, key);
+                    self.start(cx, key, register, own.collect());
+                }
+                false => own.for_each(|(origin, _)| {
+                    if let Origin::Own(waiting) = origin {
+                        cx.fx.reply(waiting.request.tag, Outcome::Unknown);
+                    }
+                }),
+            }
+        }
+        self.advance(cx, key);
+    }
+}
+
+/// Messages.
+impl Craq {
+    fn on_message(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, message: Message) {
+        let Message { key, body } = message;
+        match body {
+            Body::Steer(steer) => self.on_steer(cx, from, &key, steer),
+            Body::Done { seq, reply } => self.on_done(cx, &key, seq, reply),
+            Body::Down { register } => self.on_down(cx, from, &key, register),
+            Body::Up { version } => self.on_up(cx, from, &key, version),
+            Body::Have { version } => self.on_have(cx, from, &key, version),
+            Body::Nudge { version } => self.on_nudge(cx, from, &key, version),
+            Body::AskTail { id, version } => self.on_ask_tail(cx, from, &key, (id, version)),
+            Body::Tail { id, version, value } => self.on_tail(cx, &key, id, (version, value)),
+        }
+    }
+
+    fn on_down(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, register: Register) {
+        if chain::previous(cx) != Some(from) {
+            return;
+        }
+        let version = register.version;
+        match held(cx, key) {
+            Held::Lost => return,
+            Held::Clean(held) | Held::Dirty(held) if held < version => {
+                cx.cache.put(key, Register { is_clean: false, ..register.clone() });
+                cx.cache.persist(key);
+                self.stalled.remove(key);
+            }
+            Held::Clean(_) => return send(cx, from, key, Body::Up { version }),
+            Held::Dirty(_) if mutation::is(Mutation::UpForCopy) => {
+                return send(cx, from, key, Body::Up { version });
+            }
+            Held::Dirty(_) => self.on_down_again(cx, from, key, version),
+        }
+        hand_on(cx, key, register);
+    }
+
+    /// Members behind have not acknowledged it since it came first.
+    fn on_down_again(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, version: Version) {
+        let ticket = cx.cache.ticket(key);
+        let message = Message { key: key.clone(), body: Body::Have { version } };
+        cx.send(from, message, ticket);
+        let Some(next) = chain::next(cx) else { return };
+        if self.stalled.len() >= REQUESTS_MAX {
+            return;
+        }
+        let (since, has_next) = self.stalled.entry(key.clone()).or_insert((cx.now, false));
+        if *since + stall(cx) <= cx.now && !*has_next {
+            cx.fx.suspect(next);
+        }
+    }
+
+    fn on_have(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, version: Version) {
+        if chain::next(cx) != Some(from) {
+            return;
+        }
+        if let Some((_, has_next)) = self.stalled.get_mut(key) {
+            *has_next = true;
+        }
+        let pend = self.lanes.get_mut(key).and_then(|lane| lane.pend.as_mut());
+        if let Some(pend) = pend.filter(|pend| pend.version == version) {
+            pend.has_next = true;
+        }
+    }
+
+    fn on_up(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, version: Version) {
+        match held(cx, key) {
+            Held::Lost => return,
+            Held::Clean(held) | Held::Dirty(held) if held < version => {
+                let text = format!("craq: {version:?} of {key:?} is committed over {held:?} here");
+                return cx.fx.fail(Violation(text));
+            }
+            Held::Clean(_) | Held::Dirty(_) => {}
+        }
+        note_clean(cx, key, version);
+        self.stalled.remove(key);
+        if !chain::is_before(cx, from)
+            && let Some(previous) = chain::previous(cx)
+        {
+            send(cx, previous, key, Body::Up { version });
+        }
+        let pend = self.lanes.get(key).and_then(|lane| lane.pend.as_ref());
+        if pend.is_some_and(|pend| pend.version <= version) {
+            self.end_pend(cx, key);
+        }
+        self.advance(cx, key);
+    }
+}
+
+/// How long a version may wait for a member before the membership service hears of it.
+fn stall(cx: &Cx<'_, '_>) -> Nanos {
+    Nanos(cx.configuration.lease.0 / 4 * 5)
+}
+
+/// The state of a register here.
+enum Held {
+    Lost,
+    Clean(Version),
+    Dirty(Version),
+}
+
+fn held(cx: &Cx<'_, '_>, key: &Key) -> Held {
+    match cx.cache.get(key) {
+        CachedRegister::Present(register) if register.is_clean => Held::Clean(register.version),
+        CachedRegister::Present(register) => Held::Dirty(register.version),
+        CachedRegister::Absent => Held::Clean(Version::NONE),
+        CachedRegister::Lost => Held::Lost,
+    }
+}
+
+fn register_of(cx: &Cx<'_, '_>, key: &Key) -> Register {
+    match cx.cache.get(key) {
+        CachedRegister::Present(register) => register.clone(),
+        CachedRegister::Absent | CachedRegister::Lost => {
+            Register { version: Version::NONE, value: None, is_clean: true, ran: Vec::new() }
+        }
+    }
+}
+
+/// Every member holds this version.
+fn note_clean(cx: &mut Cx<'_, '_>, key: &Key, version: Version) {
+    if let Some(register) = cx.cache.get_mut(key)
+        && register.version == version
+        && !register.is_clean
+    {
+        register.is_clean = true;
+        // The others can tell again that it is clean.
+        cx.cache.persist_before_eviction(key);
+    }
+}
+
+/// Hands a version to the next member once this one holds it durably. The last one says that all
+/// do.
+fn hand_on(cx: &mut Cx<'_, '_>, key: &Key, register: Register) {
+    let ticket = match mutation::is(Mutation::HandOnBeforeDurable) {
+        true => Ticket::DURABLE,
+        false => cx.cache.ticket(key),
+    };
+    let next = match mutation::is(Mutation::ShadowsAreNoEnd) && chain::is_tail(cx) {
+        true => None,
+        false => chain::next(cx),
+    };
+    let (to, body) = match next {
+        Some(next) => (next, Body::Down { register: Register { is_clean: false, ..register } }),
+        None => (cx.replicas.me(), Body::Up { version: register.version }),
+    };
+    cx.send(to, Message { key: key.clone(), body }, ticket);
+}
+
+/// Sends a message without a claim that a crash could refute.
+fn send(cx: &mut Cx<'_, '_>, to: NodeId, key: &Key, body: Body) {
+    cx.send_now(to, Message { key: key.clone(), body });
+}
+
+/// Time.
+impl Craq {
+    fn arm(&mut self, cx: &mut Cx<'_, '_>) {
+        let Some(&(at, _)) = self.due.first() else { return };
+        if self.armed_at.is_none_or(|armed_at| at < armed_at) {
+            self.armed_at = Some(at);
+            cx.fx.timer(TICK, at);
+        }
+    }
+
+    fn on_tick(&mut self, cx: &mut Cx<'_, '_>) {
+        if self.armed_at.is_some_and(|at| at <= cx.now) {
+            self.armed_at = None;
+        }
+        while let Some((at, _)) = self.due.first()
+            && *at <= cx.now
+            && let Some((_, key)) = self.due.pop_first()
+        {
+            self.on_due(cx, &key);
+        }
+    }
+}
