@@ -208,14 +208,8 @@ base::mutations! {
     ReadDirty = "craq-read-dirty",
     /// A member acknowledges a version that came again though it is dirty here.
     UpForCopy = "craq-up-for-copy",
-    /// The last full member answers by a dirty version.
-    TailTrustsItself = "craq-tail-trusts-itself",
-    /// The last full member's answer counts for reads that came after the question.
-    TailAnswersLaterReads = "craq-tail-answers-later-reads",
     /// The head does not look for steered commands in the register.
     NoTable = "craq-no-table",
-    /// The head runs a steered command again that has ended.
-    ForgetNoOps = "craq-forget-no-ops",
     /// A version is committed without the shadows.
     ShadowsAreNoEnd = "craq-shadows-are-no-end",
 }

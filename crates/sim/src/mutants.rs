@@ -176,10 +176,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         Mutation::HandOnBeforeDurable
         | Mutation::ReadDirty
         | Mutation::UpForCopy
-        | Mutation::TailTrustsItself
-        | Mutation::TailAnswersLaterReads
         | Mutation::NoTable
-        | Mutation::ForgetNoOps
         | Mutation::ShadowsAreNoEnd => &["craq"],
         // Media go back under stopped nodes: no node relies on their content.
         Mutation::OneDenies | Mutation::AllAreTold => &[],

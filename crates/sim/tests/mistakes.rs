@@ -67,6 +67,9 @@ mod mistakes {
         "recompute-attempt",
         "commit-any-vote",
         "answer-newer",
+        // Crashes alone show it within 150 seeds: `loss,crash,restart-all,torn,crash-after-turn`.
+        "craq-hand-on-before-durable",
+        "craq-shadows-are-no-end",
     ];
 
     #[test]

@@ -37,9 +37,7 @@ impl Craq {
         match self.streams.admit(from, low) {
             Admission::New => {}
             Admission::Copy(Progress::Ended(reply)) => {
-                if !mutation::is(Mutation::ForgetNoOps) {
-                    return send(cx, node, key, Body::Done { seq, reply });
-                }
+                return send(cx, node, key, Body::Done { seq, reply });
             }
             Admission::Copy(Progress::Running) | Admission::Old => return,
         }

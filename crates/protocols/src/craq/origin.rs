@@ -234,12 +234,7 @@ impl Craq {
 
     fn answer_askers(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        let is_known = match held(cx, key) {
-            Held::Clean(_) => true,
-            Held::Dirty(_) => mutation::is(Mutation::TailTrustsItself),
-            Held::Lost => false,
-        };
-        if is_known {
+        if matches!(held(cx, key), Held::Clean(_)) {
             for asker in std::mem::take(&mut lane.askers) {
                 answer(cx, key, asker);
             }
@@ -255,10 +250,7 @@ impl Craq {
     ) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let Some(asking) = lane.asking.take_if(|asking| asking.id == id) else { return };
-        let count = match mutation::is(Mutation::TailAnswersLaterReads) {
-            true => usize::MAX,
-            false => asking.count,
-        };
+        let count = asking.count;
         match value {
             None => {
                 super::note_clean(cx, key, version);
