@@ -2,8 +2,10 @@
 //! paused and wiped, and while all are killed. The histories are checked for linearizability.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
-use bench::client::Value;
+use bench::client::{Client, Value};
 
 use crate::support::{Nodes, Recorder, config, eventually};
 
@@ -144,5 +146,58 @@ fn each_database_has_its_protocol() {
     let several = refusal(ask("LCS x y"));
     assert!(several.contains("'abd'") && several.contains("several keys"), "{several}");
     assert_eq!(ask("GET x"), Value::text("7"));
+    fs::remove_dir_all(&folder).expect("the folder is there");
+}
+
+/// When the writes of one client succeeded, until it is told to stop.
+fn write_until(
+    stop: &AtomicBool,
+    count: &AtomicU64,
+    mut client: Client,
+    select: &str,
+) -> Vec<Instant> {
+    let mut times = Vec::new();
+    client.command(select).expect("an answer");
+    while !stop.load(Ordering::SeqCst) {
+        if matches!(client.command("INCR x"), Ok(Value::Integer(_))) {
+            times.push(Instant::now());
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    times
+}
+
+/// The group of one database loses a member: the writes of a leaderless one beside it go on.
+#[test]
+fn failover_of_one_database_leaves_others_alone() {
+    let folder = std::env::temp_dir().join(format!("palimpsest-failover-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("databases.toml");
+    let text = "[[database]]\nindex = 0\n[[database]]\nindex = 1\nprotocol = \"hermes\"\n";
+    fs::write(&file, text).expect("a file");
+    let mut config = config();
+    config.arguments.extend(["--config".into(), file.to_string_lossy().into_owned()]);
+    let mut nodes = Nodes::prepare_with(config);
+    nodes.start_all();
+    let (first, second) = (nodes.client(0), nodes.client(0));
+    let stop = AtomicBool::new(false);
+    let (plain, grouped) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| write_until(&stop, &plain, first, "SELECT 0"));
+        let failing = scope.spawn(|| write_until(&stop, &grouped, second, "SELECT 1"));
+        let wait = |more: u64| {
+            let least = grouped.load(Ordering::SeqCst) + more;
+            eventually("the group writes", || grouped.load(Ordering::SeqCst) >= least);
+        };
+        wait(50);
+        nodes.kill(2);
+        wait(50);
+        stop.store(true, Ordering::SeqCst);
+        let (beside, failing) = (beside.join().expect("it ends"), failing.join().expect("it ends"));
+        let gaps = failing.windows(2).map(|pair| (pair[1] - pair[0], pair[0], pair[1]));
+        let (gap, from, until) = gaps.max().expect("many writes");
+        let written = beside.iter().filter(|&&at| from < at && at < until).count();
+        assert!(written >= 10, "{written} writes beside a gap of {gap:?}");
+    });
     fs::remove_dir_all(&folder).expect("the folder is there");
 }
