@@ -146,7 +146,7 @@ pub fn is_livable<P: Protocol>(named: &NamedWorld) -> bool {
     let budget = named.plan.budget;
     // These have no storage, and no way back for a node that forgot: only their failure-free parts
     // are here.
-    let is_without_return = P::PROPERTIES.needs_config;
+    let is_without_return = P::PROPERTIES.needs_config || P::PROPERTIES.total_order;
     let knows_outside = named.plan.replicas == named.plan.nodes || !is_without_return;
     (named.is_plain || P::PROPERTIES.read_modify_write)
         && knows_outside

@@ -127,10 +127,10 @@ pub fn every() -> Vec<(SimConfig, &'static str)> {
 fn config_of(protocol: &str) -> SimConfig {
     let config = SimConfig::new(protocol, 1);
     match protocol {
-        "craq" => SimConfig { durability: Some(Durability::Disk), ops: FEW_OPS, ..config },
-        "hermes" | "zab" => {
-            SimConfig { durability: Some(Durability::Volatile), ops: FEW_OPS, ..config }
+        "craq" | "hermes" => {
+            SimConfig { durability: Some(Durability::Disk), ops: FEW_OPS, ..config }
         }
+        "zab" => SimConfig { durability: Some(Durability::Volatile), ops: FEW_OPS, ..config },
         _ => config,
     }
 }
@@ -178,9 +178,14 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::UpForCopy
         | Mutation::NoTable
         | Mutation::ShadowsAreNoEnd => &["craq"],
+        mutation if is_of_groups(mutation) => &["hermes"],
         // Media go back under stopped nodes: no node relies on their content.
         Mutation::OneDenies | Mutation::AllAreTold => &[],
         Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites | Mutation::AckPastGap => &["zab"],
         _ => &["rmwpaxos"],
     }
+}
+
+fn is_of_groups(mutation: Mutation) -> bool {
+    ["group-", "hermes-"].iter().any(|start| mutation.name().starts_with(start))
 }

@@ -228,6 +228,7 @@ impl Profile {
         let speaks_resp = apart.chance(0.25) && given.read_modify_write;
         let drawn = if speaks_resp { Speech::Resp } else { Speech::Direct };
         let shape = draw_shape(apart);
+        let groups = &mut Prng::new(apart.clone().next_u64());
         let rest_after = *apart.pick(&[1, 10, 100]) * MILLI;
         let mut profile = Profile {
             theme,
@@ -243,8 +244,8 @@ impl Profile {
                 workers => workers as usize,
             },
             links,
-            lease: *apart.pick(&[8, 20, 60, 400]) * MILLI,
-            late_ppm: if faults.has(Fault::Pause) { *apart.pick(&[0, 2_000, 20_000]) } else { 0 },
+            lease: *groups.pick(&[8, 20, 60, 400]) * MILLI,
+            late_ppm: if faults.has(Fault::Pause) { *groups.pick(&[0, 2_000, 20_000]) } else { 0 },
             clocks,
             majority_rate_ppm,
             request_timeout: *rng.pick(&[20, 100, 1_500]) * MILLI

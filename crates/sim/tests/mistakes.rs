@@ -70,6 +70,14 @@ mod mistakes {
         // Crashes alone show it within 150 seeds: `loss,crash,restart-all,torn,crash-after-turn`.
         "craq-hand-on-before-durable",
         "craq-shadows-are-no-end",
+        // No test catches these yet: they need schedules of their own.
+        "group-old-epoch-counts",
+        "group-any-process-counts",
+        "group-read-without-lease",
+        "group-copy-from-shadow",
+        "hermes-ack-before-durable",
+        "hermes-abort-on-higher",
+        "hermes-replay-live-rmw",
     ];
 
     #[test]

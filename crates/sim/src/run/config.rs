@@ -147,9 +147,11 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
     Ok(())
 }
 
-/// A configured group passes requests on itself. The others' nodes may be no replicas of a shard.
+/// A configured group passes requests on itself. Of the others, those of plain writes recover only
+/// shards whose replica a node is, and need every node to be one.
 pub(super) fn knows_outsiders(registration: &registry::Registration) -> bool {
-    !registration.properties.needs_config && !registration.properties.total_order
+    let properties = registration.properties;
+    !properties.needs_config && !properties.total_order && properties.read_modify_write
 }
 
 fn validate_replicas(config: &SimConfig) -> Result<(), Misuse> {
