@@ -54,7 +54,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Nanos, checksum};
 use types::explain::Record as Explained;
-use types::{Key, Malformed, NodeId, Outcome, Reader, Wire};
+use types::{Key, NodeId, Outcome};
 
 use lane::{Lane, Origin, Pend};
 pub use message::Message;
@@ -66,6 +66,7 @@ use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
+use crate::toolkit::no_meta::NoMeta;
 
 /// How long a key may stay invalid before a member with waiting requests replays its write.
 const PATIENCE: Nanos = Nanos::from_millis(8);
@@ -83,18 +84,6 @@ pub struct Hermes {
     /// When each lane acts next.
     due: BTreeSet<(Nanos, Key)>,
     armed_at: Option<Nanos>,
-}
-
-/// Hermes has no shard fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NoMeta;
-
-impl Wire for NoMeta {
-    fn encode(&self, _out: &mut Vec<u8>) {}
-
-    fn decode(_reader: &mut Reader<'_>) -> Result<NoMeta, Malformed> {
-        Ok(NoMeta)
-    }
 }
 
 type Cx<'c, 'a> = Inside<'c, 'a, Hermes>;
