@@ -8,6 +8,7 @@
 mod command_window;
 mod full_disk;
 mod groups;
+mod in_order;
 mod links;
 mod operator;
 mod reach;
@@ -31,6 +32,7 @@ use types::limits::ONCE_TIMEOUT_MAX;
 use types::{AmnesiaCount, Incarnation, NodeId, Positions, Update, Wire};
 
 use full_disk::{FullDisk, IdentityWrite};
+use in_order::InOrder;
 use links::Conn;
 use reach::Reach;
 use reports::Reports;
@@ -44,7 +46,7 @@ use super::node_status::{Membership, STOP_MAX, SharedNodeStatus};
 use super::record;
 use crate::events::event;
 use crate::formation::{Effect, Formation, FormationInput, Standing};
-use crate::groups::{Groups, register};
+use crate::groups::{GroupEffect, Groups, register};
 use crate::session::SessionFactory;
 use crate::status::{CommandFacts, Phase};
 use crate::uptime::Keeper;
@@ -132,6 +134,7 @@ pub(crate) struct Control {
     full_disk: FullDisk,
     /// From the beginning on, if a database needs it.
     groups: Option<Groups>,
+    group_effects: InOrder<GroupEffect>,
     scratch: Vec<u8>,
 }
 
@@ -196,6 +199,7 @@ impl Control {
             uptimes,
             full_disk: FullDisk::default(),
             groups: None,
+            group_effects: InOrder::new(),
             scratch: vec![0; 64 << 10],
         })
     }

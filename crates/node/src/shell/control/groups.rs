@@ -86,7 +86,8 @@ impl Control {
         Ok(())
     }
 
-    /// One step of the service, with the clock read just now.
+    /// One step of the service, with the clock read just now. A send whose link ends takes a step
+    /// within this one; its effects follow those of this step.
     pub(super) fn with_groups(
         &mut self,
         run: impl FnOnce(&mut Groups, Nanos, &mut Vec<GroupEffect>),
@@ -94,7 +95,10 @@ impl Control {
         let Some(groups) = &mut self.groups else { return Ok(()) };
         let mut effects = Vec::new();
         run(groups, self.node_status.clocks.now(), &mut effects);
-        for effect in effects {
+        if !self.group_effects.add(effects) {
+            return Ok(());
+        }
+        while let Some(effect) = self.group_effects.next() {
             self.carry_out_group(effect)?;
         }
         Ok(())
