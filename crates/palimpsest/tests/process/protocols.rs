@@ -21,6 +21,8 @@ const CLASSIC_PAXOS: Row =
     Row { protocol: "classic-paxos", durability: "disk", is_conditional: true };
 const HERMES: Row = Row { protocol: "hermes", durability: "disk", is_conditional: true };
 const HERMES_ON_PMEM: Row = Row { protocol: "hermes", durability: "pmem", is_conditional: true };
+const CRAQ: Row = Row { protocol: "craq", durability: "disk", is_conditional: true };
+const CRAQ_VOLATILE: Row = Row { protocol: "craq", durability: "volatile", is_conditional: true };
 const ABD: Row = Row { protocol: "abd", durability: "disk", is_conditional: false };
 
 fn start(row: &Row) -> Nodes {
@@ -55,9 +57,12 @@ fn survives(row: &Row) {
         fs::remove_dir_all(nodes.data_dir(1)).expect("the directory is there");
         nodes.restart(1);
         recorder.wait_for_successes(100);
-        nodes.kill_all();
-        nodes.start_all();
-        recorder.wait_for_successes(100);
+        // Nothing is left of volatile data then.
+        if row.durability != "volatile" {
+            nodes.kill_all();
+            nodes.start_all();
+            recorder.wait_for_successes(100);
+        }
     });
     nodes.wait_ready();
     recorder.read_all(&addresses);
@@ -101,6 +106,16 @@ fn hermes_survives_kills_pauses_and_a_wipe() {
 #[test]
 fn hermes_survives_on_persistent_memory() {
     survives(&HERMES_ON_PMEM);
+}
+
+#[test]
+fn craq_survives_kills_pauses_and_a_wipe() {
+    survives(&CRAQ);
+}
+
+#[test]
+fn craq_survives_without_durability() {
+    survives(&CRAQ_VOLATILE);
 }
 
 #[test]
