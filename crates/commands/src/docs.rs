@@ -186,7 +186,7 @@ fn access(spec: &CommandSpec) -> &'static str {
         (Some(Access::Read), Execution::PerKey(_, Combine::Sum)) => "read per key",
         (Some(Access::Read), Execution::PerKey(_, Combine::Array)) => "read",
         (Some(_), Execution::PerKey(..)) => "update per key",
-        (Some(Access::Read), _) => "read",
+        (Some(Access::Read | Access::OrderedRead | Access::UncommittedRead), _) => "read",
         (Some(Access::Write), _) => "write",
         (Some(Access::Update | Access::Delete), _) => "update",
         (None, _) if spec.has(Flag::Write) => "all keys",

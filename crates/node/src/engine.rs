@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use base::{Millis, sometimes};
 use bytes::Bytes;
 use protocols::{
-    Absence, Context, Effects, Env, Event, GroupEvent, Lease, Message, Metas, Parting, Peer,
-    Protocol, RegisterCache, Request, Scan, Scanned, Scope, Stats, TimerId, Touches, Uptime,
+    Absence, Consistency, Context, Effects, Env, Event, GroupEvent, Lease, Message, Metas, Parting,
+    Peer, Protocol, RegisterCache, Request, Scan, Scanned, Scope, Stats, TimerId, Touches, Uptime,
     Violation, WARMED, Weight,
 };
 use smallvec::SmallVec;
@@ -416,7 +416,17 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.database
     }
 
-    fn on_request(&mut self, shared: &mut WorkerState, request: Request) {
+    fn on_request(&mut self, shared: &mut WorkerState, mut request: Request) {
+        let access = &mut request.command.access;
+        match (*access, P::PROPERTIES.consistency) {
+            // Takes a place among the writes, without a change.
+            (Access::OrderedRead, Consistency::SequentialReads) => *access = Access::Update,
+            (Access::OrderedRead, Consistency::Linearizable) => *access = Access::Read,
+            (Access::UncommittedRead, _) if !P::PROPERTIES.uncommitted_reads => {
+                return shared.reply(request.tag, Outcome::NoUncommittedReads(P::NAME));
+            }
+            _ => {}
+        }
         if request.command.access == Access::Update && !P::PROPERTIES.read_modify_write {
             shared.reply(request.tag, Outcome::Unsupported(P::NAME));
         } else if self.load_waiters.len() >= WAITERS_MAX {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use base::{Millis, Nanos};
 use transactions::{Mode, Transaction};
 pub use types::Shortage;
-use types::{Access, Command, Database, Key, Outcome, Positions, SessionId};
+use types::{Command, Database, Key, Outcome, Positions, SessionId};
 
 use crate::settings::Agreed;
 use crate::status::{CommandFacts, Facts};
@@ -147,7 +147,7 @@ impl Wanted {
     /// The weight of a write: one, plus one for each [`WRITE_LEN`] bytes. A read weighs zero.
     pub(crate) fn write_weight(&self) -> usize {
         match self {
-            Wanted::Run { command, .. } if command.access != Access::Read => {
+            Wanted::Run { command, .. } if !command.access.is_read() => {
                 1 + command.body.len() / WRITE_LEN
             }
             Wanted::Transact(transaction) if transaction.mode == Mode::Update => {

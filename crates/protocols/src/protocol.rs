@@ -117,6 +117,8 @@ pub struct Properties {
     pub locks: bool,
     /// The worker of shard 0 keeps a log for it: see [`Env::log`].
     pub keeps_log: bool,
+    /// Serves [`types::Access::UncommittedRead`].
+    pub uncommitted_reads: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

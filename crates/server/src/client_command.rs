@@ -9,6 +9,7 @@ use node::session::SessionContext;
 use types::Reply;
 
 use crate::clients::ClientFacts;
+use crate::consistency::Consistency;
 use crate::session::{Replies, Session};
 
 pub(crate) const BAD_NAME: &str =
@@ -79,16 +80,13 @@ pub(crate) fn execute(
                 ("prefixes", Reply::Array(Vec::new())),
             ]),
         ),
-        SessionVerb::ClientConsistency => {
-            if args[2].eq_ignore_ascii_case(b"linearizable") {
+        SessionVerb::ClientConsistency => match Consistency::parse(args[2]) {
+            Some(level) => {
+                session.consistency = level;
                 session.say_ok(cx);
-            } else {
-                session.say_error(
-                    cx,
-                    "ERR consistency is LINEARIZABLE on every protocol of this node",
-                );
             }
-        }
+            None => session.say_error(cx, "ERR syntax error"),
+        },
         SessionVerb::ClientNoEvict | SessionVerb::ClientNoTouch => match args[2] {
             flag if flag.eq_ignore_ascii_case(b"on") || flag.eq_ignore_ascii_case(b"off") => {
                 session.say_ok(cx);

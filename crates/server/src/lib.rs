@@ -14,6 +14,7 @@ mod client_command;
 mod clients;
 mod cluster_command;
 mod config_command;
+mod consistency;
 mod counts;
 mod cursor;
 mod encoding;

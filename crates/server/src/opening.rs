@@ -7,6 +7,7 @@ use node::status::PasswordPort;
 use types::limits::DATABASES;
 use types::{Reply, SessionId};
 
+use crate::consistency::Consistency;
 use crate::session::{Replies, Session};
 use crate::transaction::Transaction;
 use crate::{client_command, info};
@@ -22,6 +23,7 @@ impl Session {
         self.facts.database = 0;
         self.facts.protocol = 2;
         self.replies = Replies::On;
+        self.consistency = Consistency::Local;
         self.monitor = None;
         self.transaction = Transaction::default();
         self.authenticated = self.shared.password.is_open();

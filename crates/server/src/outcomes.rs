@@ -34,6 +34,9 @@ pub(crate) fn reply(outcome: Outcome) -> Reply {
         Outcome::NoRetries(protocol) => Reply::error(format!(
             "ERR not supported by protocol '{protocol}': it does not remember commands, as ONCE needs"
         )),
+        Outcome::NoUncommittedReads(protocol) => Reply::error(format!(
+            "ERR not supported by protocol '{protocol}': it shows committed values only, see CLIENT CONSISTENCY"
+        )),
         Outcome::Explained(explanation) => explain::reply(&explanation),
         Outcome::Held(_) | Outcome::Locked(_) => {
             Reply::error("ERR internal error: a transaction's outcome for a command")

@@ -6,7 +6,7 @@ use base::Nanos;
 use bytes::Bytes;
 use commands::Combine;
 use node::session::Token;
-use types::{Access, Command, Database, Key, Outcome, Reply};
+use types::{Command, Database, Key, Outcome, Reply};
 
 use crate::budget::{Budget, Cost};
 use crate::counts::Verdict;
@@ -103,7 +103,7 @@ impl Parts {
             return None;
         }
         let parts = self.outcomes.drain(..).flatten().collect();
-        let is_update = self.command.access != Access::Read;
+        let is_update = !self.command.access.is_read();
         Some(outcomes::of_parts(parts, self.combine, is_update))
     }
 }
@@ -287,6 +287,8 @@ pub(crate) fn number_and_part(token: Token) -> (u64, usize) {
 
 #[cfg(test)]
 mod tests {
+    use types::Access;
+
     use super::*;
 
     fn waiting() -> Pending {

@@ -437,7 +437,7 @@ impl Session {
                 if let (false, Err(error)) = (lines.is_list, commands::plan(&borrowed[0], clock)) {
                     return self.answer(number, Outcome::Reply(error.into()), cx);
                 }
-                let access = if reads { Access::Read } else { Access::Update };
+                let access = if reads { self.consistency.of(Access::Read) } else { Access::Update };
                 let command = commands::traced_lines_on_one_key(
                     borrowed,
                     lines.is_list,

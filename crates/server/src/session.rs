@@ -17,6 +17,7 @@ use resp::{Limits, Parser, Progress};
 use types::{Clock, Database, Outcome, Reply, SessionId};
 
 use crate::clients::{ClientFacts, State};
+use crate::consistency::Consistency;
 use crate::exec::Executing;
 use crate::monitor::Monitor;
 use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token};
@@ -70,6 +71,8 @@ pub(crate) struct Session {
     pub(crate) monitor: Option<Monitor>,
     /// The state of a client of Redis Sentinel.
     pub(crate) sentinel: Option<Box<Sentinel>>,
+    /// How reads are ordered.
+    pub(crate) consistency: Consistency,
     pub(crate) authenticated: bool,
     pub(crate) closing: bool,
     /// The connection ends at once, with replies that are not written yet.
@@ -122,6 +125,7 @@ impl Session {
             has_failed: false,
             monitor: None,
             sentinel: (client.port == ClientPort::Sentinel).then(Box::default),
+            consistency: Consistency::Local,
             authenticated,
             closing: false,
             gone: false,
@@ -243,6 +247,7 @@ impl Session {
                 let Some(positions) = cx.positions() else {
                     return self.say(cx, outcomes::reply(Outcome::Loading));
                 };
+                command.access = self.consistency.of(command.access);
                 let number = self.wait(Answer::Waiting(cost_of(&command, args[key])));
                 cx.run(token(number, 0), self.database(), positions.key(args[key]), command);
             }
@@ -251,7 +256,8 @@ impl Session {
             {
                 self.transact_line(args, clock, None, cx);
             }
-            Ok(Plan::PerKey { command, keys, combine }) => {
+            Ok(Plan::PerKey { mut command, keys, combine }) => {
+                command.access = self.consistency.of(command.access);
                 let Some(positions) = cx.positions() else {
                     return self.say(cx, outcomes::reply(Outcome::Loading));
                 };

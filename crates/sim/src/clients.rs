@@ -367,7 +367,8 @@ impl Clients {
             | Outcome::Explained(_)
             | Outcome::Unsupported(_)
             | Outcome::NoTransactions(_)
-            | Outcome::NoRetries(_) => {
+            | Outcome::NoRetries(_)
+            | Outcome::NoUncommittedReads(_) => {
                 return Err(format!("{tag:?} {:?} was answered {outcome:?}", op.input));
             }
         };

@@ -28,8 +28,7 @@ use storage::Store;
 use storage::identity::SavedClock;
 use transactions::Transaction;
 use types::{
-    Access, AmnesiaCount, Command, Database, Incarnation, Key, NodeId, Outcome, SessionId, Tag,
-    Update,
+    AmnesiaCount, Command, Database, Incarnation, Key, NodeId, Outcome, SessionId, Tag, Update,
 };
 
 use self::agenda::Agenda;
@@ -486,7 +485,7 @@ impl World {
         let Some(process) = &mut self.nodes[node].process else { return false };
         let worker = usize::from(key.shard().0) % process.workers_state.len();
         let worker_state = &mut process.workers_state[worker];
-        let is_write = command.access != Access::Read;
+        let is_write = !command.access.is_read();
         if !worker_state.worker.takes_requests()
             || (is_write && !worker_state.worker.takes_writes())
         {

@@ -10,6 +10,10 @@ use crate::{Hold, Malformed, Reader, Reply, Settle, Then, Under, Wire};
 pub enum Access {
     /// Never changes it.
     Read,
+    /// The same, and in one order with the writes, even where the protocol's reads are weaker.
+    OrderedRead,
+    /// The same as `Read`, and any value that the node holds will do, committed or not.
+    UncommittedRead,
     /// Changes it, or finds a condition unmet and leaves it.
     Update,
     /// Replaces any state, and its reply does not depend on the old one (plain `SET`).
@@ -19,6 +23,13 @@ pub enum Access {
     Delete,
 }
 
+impl Access {
+    #[must_use]
+    pub fn is_read(self) -> bool {
+        matches!(self, Access::Read | Access::OrderedRead | Access::UncommittedRead)
+    }
+}
+
 impl Wire for Access {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(match self {
@@ -26,6 +37,8 @@ impl Wire for Access {
             Access::Update => 1,
             Access::Write => 2,
             Access::Delete => 3,
+            Access::OrderedRead => 4,
+            Access::UncommittedRead => 5,
         });
     }
 
@@ -35,6 +48,8 @@ impl Wire for Access {
             1 => Access::Update,
             2 => Access::Write,
             3 => Access::Delete,
+            4 => Access::OrderedRead,
+            5 => Access::UncommittedRead,
             _ => return Err(Malformed),
         })
     }

@@ -32,6 +32,8 @@ pub enum Outcome {
     NoTransactions(&'static str),
     /// The same for a command that is to be safe to repeat.
     NoRetries(&'static str),
+    /// The same for a read of values that may not be committed.
+    NoUncommittedReads(&'static str),
 }
 
 impl Outcome {

@@ -33,7 +33,11 @@ const CLIENT: &[CommandSpec] = &[
         summary: "Chooses how the connection's reads are ordered (Palimpsest only).",
         arguments: &[Argument::one_of(
             "level",
-            &[Argument::word("linearizable", "LINEARIZABLE"), Argument::word("local", "LOCAL")],
+            &[
+                Argument::word("linearizable", "LINEARIZABLE"),
+                Argument::word("local", "LOCAL"),
+                Argument::word("uncommitted", "UNCOMMITTED"),
+            ],
         )],
         flags: LOCAL,
         execution: session(SessionVerb::ClientConsistency),

@@ -258,6 +258,7 @@ impl Protocol for Toy {
         needs_lease: false,
         locks: false,
         keeps_log: false,
+        uncommitted_reads: false,
     };
 
     type Message = Say;

@@ -57,7 +57,7 @@ fn survives(row: &Row) {
         fs::remove_dir_all(nodes.data_dir(1)).expect("the directory is there");
         nodes.restart(1);
         recorder.wait_for_successes(100);
-        // Nothing is left of volatile data then.
+        // Volatile data is lost then.
         if row.durability != "volatile" {
             nodes.kill_all();
             nodes.start_all();
@@ -123,6 +123,42 @@ fn classic_paxos_expires_keys() {
     expires(&CLASSIC_PAXOS);
 }
 
+/// A write hangs while a member is paused, until the group goes on without it. Meanwhile others
+/// hold its value, and show it to clients that ask for uncommitted values.
+#[test]
+fn craq_shows_uncommitted_values_on_request() {
+    let mut nodes = start(&CRAQ);
+    assert_eq!(nodes.ask(0, "SET k 0"), Value::ok());
+    let mut reader = nodes.client(0);
+    assert_eq!(reader.command("CLIENT CONSISTENCY UNCOMMITTED").expect("an answer"), Value::ok());
+    let is_done = AtomicBool::new(false);
+    let seen_early = (1..=20).any(|value| {
+        nodes.wait_ready();
+        nodes.process(2).pause();
+        is_done.store(false, Ordering::Release);
+        let mut writer = nodes.client(0);
+        let is_early = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let answer = writer.command(&format!("SET k {value}")).expect("an answer");
+                is_done.store(true, Ordering::Release);
+                assert_eq!(answer, Value::ok());
+            });
+            loop {
+                let found = reader.command("GET k").expect("an answer");
+                if found == Value::text(&value.to_string()) {
+                    break !is_done.load(Ordering::Acquire);
+                }
+                assert_eq!(found, Value::text(&(value - 1).to_string()));
+            }
+        });
+        nodes.process(2).resume();
+        is_early
+    });
+    assert!(seen_early, "the value shows before the write is answered");
+    assert_eq!(reader.command("RESET").expect("an answer"), Value::Simple("RESET".into()));
+    assert_eq!(reader.command("GET k").expect("an answer"), nodes.ask(1, "GET k"));
+}
+
 /// Databases of one cluster have protocols of their own.
 #[test]
 fn each_database_has_its_protocol() {
@@ -154,6 +190,11 @@ fn each_database_has_its_protocol() {
     let several = refusal(ask("EXEC"));
     assert!(several.starts_with("ERR not supported by protocol 'classic-paxos'"), "{several}");
     assert!(several.contains("transactions"), "{several}");
+    assert_eq!(ask("CLIENT CONSISTENCY UNCOMMITTED"), Value::ok());
+    let uncommitted = refusal(ask("GET x"));
+    assert!(uncommitted.contains("committed values only"), "{uncommitted}");
+    assert_eq!(ask("CLIENT CONSISTENCY LINEARIZABLE"), Value::ok());
+    assert_eq!(ask("GET x"), Value::text("1"));
     assert_eq!(ask("SELECT 2"), Value::ok());
     assert_eq!(ask("SET x 7"), Value::ok());
     let conditional = refusal(ask("INCR x"));

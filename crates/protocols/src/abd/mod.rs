@@ -126,6 +126,7 @@ impl Protocol for Abd {
         needs_lease: false,
         locks: false,
         keeps_log: false,
+        uncommitted_reads: false,
     };
 
     type Message = Message;

@@ -48,7 +48,9 @@ impl Abd {
             return false;
         }
         let kind = match command.access {
-            Access::Read => Kind::Read { tag, session, body: command.body },
+            Access::Read | Access::OrderedRead | Access::UncommittedRead => {
+                Kind::Read { tag, session, body: command.body }
+            }
             Access::Write | Access::Update | Access::Delete => match plain(cx, &command) {
                 Plain::Store { value, reply } => Kind::Write { tag, session, value, reply },
                 Plain::Delete { was_there, was_absent } => {

@@ -113,6 +113,7 @@ impl<const WAITS: bool> Protocol for ClassicPaxos<WAITS> {
         read_modify_write: true,
         total_order: false,
         keeps_log: false,
+        uncommitted_reads: false,
         needs_config: false,
         needs_lease: false,
         locks: false,

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use base::Nanos;
 use bytes::Bytes;
 use types::explain::Record as Explained;
-use types::{Configuration, Epoch, Key, NodeId, Outcome, Role, Shard, Wire};
+use types::{Access, Configuration, Epoch, Key, NodeId, Outcome, Reply, Role, Shard, Wire};
 
 pub use context::Inside;
 pub use envelope::Envelope;
@@ -109,6 +109,15 @@ pub trait Member: Sized + Send + 'static {
 
     /// True for a register that shows a value to clients; `None` if that is not decided here.
     fn is_live(record: &Self::Record) -> Option<bool>;
+
+    /// Runs a read on the value held here, committed or not. `None` if the value is unknown.
+    fn read_uncommitted(
+        _cx: &mut Context<'_, Configured<Self>>,
+        _key: &Key,
+        _command: &Bytes,
+    ) -> Option<Reply> {
+        None
+    }
 
     fn explain(record: &Self::Record) -> Explained;
 
@@ -269,17 +278,22 @@ impl<P: Member> Protocol for Configured<P> {
 
 /// Requests.
 impl<P: Member> Configured<P> {
-    fn on_request(&mut self, cx: &mut Cx<'_, P>, request: Request) {
+    fn on_request(&mut self, cx: &mut Cx<'_, P>, mut request: Request) {
         if request.command.once.is_some() {
             return cx.fx.reply(request.tag, Outcome::NoRetries(P::NAME));
         }
         if request.command.hold.is_some() {
             return cx.fx.reply(request.tag, Outcome::NoTransactions(P::NAME));
         }
-        if !self.parked.is_released(request.tag) && self.passing.is_behind(&request) {
-            return self.wait_behind(cx, request);
+        if !self.parked.is_released(request.tag) {
+            if self.answer_uncommitted(cx, &mut request) {
+                return;
+            }
+            if self.passing.is_behind(&request) {
+                return self.wait_behind(cx, request);
+            }
         }
-        let Some(request) = self.in_turn(cx, request) else { return };
+        let Some(mut request) = self.in_turn(cx, request) else { return };
         if request.asked_at + self.env.request_timeout <= cx.now {
             return cx.fx.reply(request.tag, Outcome::NoQuorum);
         }
@@ -288,12 +302,34 @@ impl<P: Member> Configured<P> {
         }
         match &self.installed {
             Some(Installed { role: Some(Role::Full), is_sealed: false, .. }) => {
+                if self.answer_uncommitted(cx, &mut request) {
+                    return;
+                }
                 self.inside(cx, |member, cx| member.on(cx, MemberEvent::Request(request)));
             }
             // A member that is about to go on, or a node that does not know the members yet.
             Some(Installed { role: Some(Role::Full), .. }) | None => self.park(cx, request),
             Some(_) if self.passing.serves(request.tag) => self.refuse_passed(cx, request.tag),
             Some(_) => self.pass_on(cx, request),
+        }
+    }
+
+    /// Answers an uncommitted read if this node is a full member, in an epoch or between two. It
+    /// needs neither a lease nor its turn.
+    fn answer_uncommitted(&self, cx: &mut Cx<'_, P>, request: &mut Request) -> bool {
+        let is_full = self.installed.as_ref().is_some_and(|it| it.role == Some(Role::Full));
+        if request.command.access != Access::UncommittedRead || !is_full {
+            return false;
+        }
+        match P::read_uncommitted(cx, &request.key, &request.command.body) {
+            Some(reply) => {
+                cx.fx.reply(request.tag, Outcome::Reply(reply));
+                true
+            }
+            None => {
+                request.command.access = Access::Read;
+                false
+            }
         }
     }
 

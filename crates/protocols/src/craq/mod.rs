@@ -33,6 +33,9 @@
 //! Origins steer unanswered commands again under the same number. The register finds those that
 //! had their effect, since its value and their names are one record.
 //!
+//! **Uncommitted reads** take the newest value that a full member holds, clean or dirty. They need
+//! no lease, and go on between epochs. A value seen so may never be committed.
+//!
 //! **Shadows** are the end of the chain: a version is committed once they hold it too. The last
 //! *full* member answers for the committed version, and knows it by the acknowledgement of the
 //! shadows. A copy may hold a dirty version that other members lack. No rule relies on the
@@ -55,8 +58,9 @@ pub mod version;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Nanos, checksum};
+use bytes::Bytes;
 use types::explain::Record as Explained;
-use types::{Key, NodeId, Outcome, Ticket};
+use types::{Clock, Key, NodeId, Outcome, Reply, Ticket, TimeToLive, View};
 
 use lane::{Lane, Origin, Pend};
 use message::Body;
@@ -106,6 +110,7 @@ impl Member for Craq {
         needs_lease: true,
         locks: false,
         keeps_log: false,
+        uncommitted_reads: true,
     };
 
     type Message = Message;
@@ -188,6 +193,21 @@ impl Member for Craq {
         }
     }
 
+    fn read_uncommitted(
+        cx: &mut Context<'_, Configured<Craq>>,
+        key: &Key,
+        command: &Bytes,
+    ) -> Option<Reply> {
+        let value = match cx.cache.get(key) {
+            CachedRegister::Present(register) => register.value.clone(),
+            CachedRegister::Absent => None,
+            CachedRegister::Lost => return None,
+        };
+        let found = View { value: value.as_deref(), ttl: TimeToLive::Never, ends: None };
+        let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
+        Some(cx.update.apply(found, command, clock).reply)
+    }
+
     fn is_live(register: &Register) -> Option<bool> {
         register.is_clean.then(|| register.value.is_some())
     }
@@ -206,7 +226,7 @@ impl Member for Craq {
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
-        let len = |value: &bytes::Bytes| Weight::of_key(key.bytes().len() + value.len(), false);
+        let len = |value: &Bytes| Weight::of_key(key.bytes().len() + value.len(), false);
         register.value.as_ref().map_or(Weight::NONE, len)
     }
 

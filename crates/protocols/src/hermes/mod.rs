@@ -98,6 +98,7 @@ impl Member for Hermes {
         needs_lease: true,
         locks: false,
         keeps_log: false,
+        uncommitted_reads: false,
     };
 
     type Message = Message;

@@ -131,6 +131,7 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
         needs_lease: false,
         locks: true,
         keeps_log: false,
+        uncommitted_reads: false,
     };
 
     type Message = Message;

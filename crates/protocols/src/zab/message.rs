@@ -50,23 +50,12 @@ impl protocol::Message for Message {
 }
 
 fn put_command(out: &mut Vec<u8>, command: &Command) {
-    out.push(match command.access {
-        Access::Read => 0,
-        Access::Update => 1,
-        Access::Write => 2,
-        Access::Delete => 3,
-    });
+    command.access.encode(out);
     command.body.encode(out);
 }
 
 fn take_command(reader: &mut Reader<'_>) -> Result<Command, Malformed> {
-    let access = match reader.u8()? {
-        0 => Access::Read,
-        1 => Access::Update,
-        2 => Access::Write,
-        3 => Access::Delete,
-        _ => return Err(Malformed),
-    };
+    let access = Access::decode(reader)?;
     Ok(Command::new(access, Bytes::decode(reader)?))
 }
 

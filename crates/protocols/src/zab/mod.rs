@@ -115,6 +115,7 @@ impl Protocol for Zab {
         needs_lease: false,
         locks: false,
         keeps_log: true,
+        uncommitted_reads: false,
     };
 
     type Message = Message;

@@ -347,6 +347,7 @@ fn denies_effect(outcome: &Outcome) -> bool {
         | Outcome::Explained(_)
         | Outcome::Unsupported(_)
         | Outcome::NoTransactions(_)
-        | Outcome::NoRetries(_) => false,
+        | Outcome::NoRetries(_)
+        | Outcome::NoUncommittedReads(_) => false,
     }
 }

@@ -295,7 +295,8 @@ impl Wire for Verdict {
                 | Outcome::Explained(_)
                 | Outcome::Unsupported(_)
                 | Outcome::NoTransactions(_)
-                | Outcome::NoRetries(_) => {
+                | Outcome::NoRetries(_)
+                | Outcome::NoUncommittedReads(_) => {
                     unreachable!("a forwarded command is never answered with {outcome:?}")
                 }
             }
