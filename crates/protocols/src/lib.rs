@@ -22,6 +22,8 @@ pub mod replica_sets;
 pub mod replicas;
 pub mod request;
 pub mod rmwpaxos;
+#[cfg(test)]
+mod tests;
 pub mod toolkit;
 pub mod uptime;
 pub mod zab;

@@ -70,7 +70,7 @@ mod mistakes {
         // Crashes alone show it within 150 seeds: `loss,crash,restart-all,torn,crash-after-turn`.
         "craq-hand-on-before-durable",
         "craq-shadows-are-no-end",
-        // No test catches these yet: they need schedules of their own.
+        // `protocols::tests::mutants` catches these, most by schedules made for them.
         "group-old-epoch-counts",
         "group-any-process-counts",
         "group-read-without-lease",

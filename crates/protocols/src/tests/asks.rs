@@ -1,0 +1,75 @@
+//! A few string commands as an [`Update`], and their place in the checker's model.
+
+use bytes::Bytes;
+use checker::model::kv::{KvInput, KvOutput};
+use types::{
+    Access, Applied, Change, Clock, Command, ExpiryChange, Reply, TimeToLive, Update, View,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ask {
+    Get,
+    Set(u8),
+    Append(u8),
+    SetIfAbsent(u8),
+    Delete,
+}
+
+pub(super) struct Asks;
+
+impl Ask {
+    pub fn command(self) -> Command {
+        let (access, body) = match self {
+            Ask::Get => (Access::Read, vec![b'g']),
+            Ask::Set(byte) => (Access::Write, vec![b's', byte]),
+            Ask::Append(byte) => (Access::Update, vec![b'a', byte]),
+            Ask::SetIfAbsent(byte) => (Access::Update, vec![b'n', byte]),
+            Ask::Delete => (Access::Update, vec![b'd']),
+        };
+        Command::new(access, Bytes::from(body))
+    }
+
+    pub fn input(self) -> KvInput {
+        let one = |byte: u8| [byte].as_slice().into();
+        match self {
+            Ask::Get => KvInput::Get,
+            Ask::Set(byte) => KvInput::Set(one(byte)),
+            Ask::Append(byte) => KvInput::Append(one(byte)),
+            Ask::SetIfAbsent(byte) => KvInput::SetIfAbsent(one(byte)),
+            Ask::Delete => KvInput::Del,
+        }
+    }
+
+    pub fn output(self, reply: &Reply) -> KvOutput {
+        match reply {
+            Reply::Simple(_) => KvOutput::Done,
+            Reply::Boolean(false) => KvOutput::Refused,
+            Reply::Integer(number) => KvOutput::Integer(*number),
+            Reply::Bulk(value) => KvOutput::Value(Some(value[..].into())),
+            Reply::Null => KvOutput::Value(None),
+            other => panic!("{other:?} is no reply of these tests"),
+        }
+    }
+}
+
+impl Update for Asks {
+    fn apply(&self, view: View<'_>, body: &[u8], _clock: Clock) -> Applied {
+        let set = |value: Vec<u8>, reply| {
+            let expiry = ExpiryChange::Set(TimeToLive::Never);
+            Applied { change: Change::Put { value: Bytes::from(value), expiry }, reply }
+        };
+        match (body[0], view.value) {
+            (b'g', value) => Applied::unchanged(Reply::copy_or_null(value)),
+            (b'a', value) => {
+                let value = [value.unwrap_or_default(), &body[1..]].concat();
+                let reply = Reply::Integer(value.len() as i64);
+                set(value, reply)
+            }
+            (b's', _) | (b'n', None) => set(body[1..].to_vec(), Reply::OK),
+            (b'n', Some(_)) => Applied::unchanged(Reply::Boolean(false)),
+            (b'd', Some(_)) => Applied { change: Change::Delete, reply: Reply::Integer(1) },
+            (b'd', None) => Applied::unchanged(Reply::Integer(0)),
+            other => panic!("{other:?} is no command of these tests"),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Mutations of the configured protocols and of classic-paxos are caught: by random worlds within
+//! a stated budget, or by a schedule made for one.
+
+use super::explore::explore;
+use super::schedules as play;
+use crate::classic_paxos::ClassicPaxos;
+use crate::configured::Configured;
+use crate::craq::Craq;
+use crate::hermes::Hermes;
+use crate::mutation::{self, Mutation};
+
+/// The check that catches a mutation.
+#[derive(Clone, Copy)]
+enum Catch {
+    /// Random worlds of hermes, craq or classic-paxos, at most this many.
+    Hermes(u64),
+    Craq(u64),
+    ClassicPaxos(u64),
+    Schedule(fn() -> Result<(), String>),
+}
+
+/// Every rule of `configured`, `hermes` and `craq`, and those of `classic-paxos` that the simulator
+/// does not reach.
+const CAUGHT: &[(Mutation, Catch)] = &[
+    (Mutation::OldEpochCounts, Catch::Schedule(play::hermes_acknowledgement_of_an_erased_image)),
+    (Mutation::OldEpochCounts, Catch::Schedule(play::craq_steered_copy_of_the_epoch_before)),
+    (
+        Mutation::AnyProcessCounts,
+        Catch::Schedule(play::an_answer_of_another_process::<Configured<Hermes>>),
+    ),
+    (
+        Mutation::AnyProcessCounts,
+        Catch::Schedule(play::an_answer_of_another_process::<Configured<Craq>>),
+    ),
+    (
+        Mutation::ReadWithoutLease,
+        Catch::Schedule(play::a_read_at_a_node_left_out::<Configured<Hermes>>),
+    ),
+    (
+        Mutation::ReadWithoutLease,
+        Catch::Schedule(play::a_read_at_a_node_left_out::<Configured<Craq>>),
+    ),
+    (
+        Mutation::CopyFromShadow,
+        Catch::Schedule(play::a_copy_from_an_empty_process::<Configured<Hermes>>),
+    ),
+    (
+        Mutation::CopyFromShadow,
+        Catch::Schedule(play::a_copy_from_an_empty_process::<Configured<Craq>>),
+    ),
+    (Mutation::RunsCopies, Catch::Hermes(1_000)),
+    (Mutation::RunsCopies, Catch::Craq(1_000)),
+    (Mutation::AckBeforeDurable, Catch::Schedule(play::hermes_acknowledgement_before_its_flush)),
+    (Mutation::AbortOnHigher, Catch::Schedule(play::hermes_rmw_superseded_at_its_coordinator)),
+    (Mutation::ReplayLiveRmw, Catch::Schedule(play::hermes_replay_beside_its_coordinator)),
+    (Mutation::AcksOutliveEpoch, Catch::Hermes(1_000)),
+    (Mutation::ReadInvalid, Catch::Hermes(1_000)),
+    (Mutation::ValidateAnyVersion, Catch::Hermes(1_000)),
+    (Mutation::ValidateByMajority, Catch::Hermes(1_000)),
+    (Mutation::AckLosingRmw, Catch::Hermes(6_000)),
+    (Mutation::HandOnBeforeDurable, Catch::Schedule(play::craq_version_handed_on_before_its_flush)),
+    (Mutation::ShadowsAreNoEnd, Catch::Schedule(play::craq_write_beside_a_copy)),
+    (Mutation::ReadDirty, Catch::Craq(1_000)),
+    (Mutation::UpForCopy, Catch::Craq(1_000)),
+    (Mutation::NoTable, Catch::Craq(1_000)),
+    (Mutation::IgnoreLowerVotes, Catch::ClassicPaxos(1_000)),
+    (Mutation::NoRegistry, Catch::ClassicPaxos(1_000)),
+    (Mutation::ReadCommittedOnly, Catch::ClassicPaxos(1_000)),
+];
+
+fn goes_wrong<E>(play: impl FnOnce() -> Result<(), E> + std::panic::UnwindSafe) -> bool {
+    !std::panic::catch_unwind(play).is_ok_and(|played| played.is_ok())
+}
+
+fn is_caught(catch: Catch) -> bool {
+    match catch {
+        Catch::Hermes(most) => {
+            (0..most).any(|seed| goes_wrong(move || explore::<Configured<Hermes>>(seed, false)))
+        }
+        Catch::Craq(most) => {
+            (0..most).any(|seed| goes_wrong(move || explore::<Configured<Craq>>(seed, false)))
+        }
+        Catch::ClassicPaxos(most) => {
+            (0..most).any(|seed| goes_wrong(move || explore::<ClassicPaxos>(seed, false)))
+        }
+        Catch::Schedule(play) => goes_wrong(play),
+    }
+}
+
+#[test]
+fn every_rule_left_out_is_noticed() {
+    let mut survivors = Vec::new();
+    for (place, &(one, catch)) in CAUGHT.iter().enumerate() {
+        if let Catch::Schedule(play) = catch {
+            assert_eq!(play(), Ok(()), "{place}: {} holds without a mutation", one.name());
+        }
+        mutation::set(Some(one));
+        let is_caught = is_caught(catch);
+        mutation::set(None);
+        if !is_caught {
+            survivors.push((place, one.name()));
+        }
+    }
+    assert!(survivors.is_empty(), "no test notices {survivors:?}");
+}
+
+#[test]
+fn every_rule_of_groups_has_its_check() {
+    let is_of_groups =
+        |name: &str| ["group-", "hermes-", "craq-"].iter().any(|prefix| name.starts_with(prefix));
+    for one in Mutation::ALL.iter().filter(|one| is_of_groups(one.name())) {
+        assert!(CAUGHT.iter().any(|(caught, _)| caught == one), "{} has no check", one.name());
+    }
+}

@@ -1,0 +1,264 @@
+//! Schedules made for single mutants. Each holds without them.
+
+use base::Nanos;
+use types::{Incarnation, Tag};
+
+use super::asks::Ask;
+use super::{Letter, World, node_id};
+use crate::configured::Configured;
+use crate::craq::Craq;
+use crate::hermes::Hermes;
+use crate::protocol::Protocol;
+
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+
+impl<P: Protocol> World<P> {
+    /// The messages in flight from one node to another whose text has this part.
+    fn take(&mut self, from: usize, to: usize, part: &str) -> Vec<Letter<P::Message>> {
+        let is_it = |letter: &mut Letter<P::Message>| {
+            letter.from.node == node_id(from)
+                && letter.to == to
+                && format!("{:?}", letter.message).contains(part)
+        };
+        self.bag.extract_if(.., is_it).collect()
+    }
+
+    /// Delivers the messages from one node to another whose text has this part.
+    fn carry(&mut self, from: usize, to: usize, part: &str) {
+        let letters = self.take(from, to, part);
+        assert!(!letters.is_empty(), "no {part} from {from} to {to}");
+        for letter in letters {
+            self.deliver(letter);
+        }
+    }
+
+    /// The node runs until its next timers have fired.
+    fn wait(&mut self, index: usize, millis: u64) {
+        self.pass(Nanos::from_millis(millis), std::iter::once(index));
+    }
+
+    fn done(&mut self, tag: Tag) {
+        self.settle(&[tag]);
+        assert!(!self.is_open(tag), "{tag:?} has ended");
+    }
+
+    /// Reads both keys at each member, and judges.
+    fn judge(mut self, readers: &[usize]) -> Result<(), String> {
+        let reads: Vec<Tag> = readers.iter().map(|&at| self.ask(at, 0, Ask::Get)).collect();
+        self.settle(&reads);
+        self.verdict()
+    }
+}
+
+fn group<P: Protocol>(nodes: usize, full: &[usize], durable: bool) -> World<P> {
+    let mut world = World::new(nodes, durable, 7);
+    world.begin(full);
+    world.drain();
+    world
+}
+
+/// A node that was left out hears of no change, and its lease has ended.
+pub(super) fn a_read_at_a_node_left_out<P: Protocol>() -> Result<(), String> {
+    let mut world = group::<P>(2, &[A, B], true);
+    world.change(&[A]);
+    world.lend(A);
+    let write = world.ask(A, 0, Ask::Set(1));
+    world.done(write);
+    world.judge(&[B])
+}
+
+/// A process that lost its memory gives copies under the name of the full member before it.
+pub(super) fn a_copy_from_an_empty_process<P: Protocol>() -> Result<(), String> {
+    let mut world = group::<P>(3, &[A, B], false);
+    let write = world.ask(A, 0, Ask::Set(1));
+    world.done(write);
+    world.change(&[A, B, C]);
+    // The shadow's first question is lost, and it has no link to the other donor.
+    world.bag.clear();
+    world.kill(B, 0, 0);
+    world.start(B);
+    world.install(B);
+    world.nodes[C].peers.set_up(node_id(A), false);
+    for _ in 0..8 {
+        world.wait(C, 1_000);
+        world.drain();
+    }
+    world.nodes[C].peers.set_up(node_id(A), true);
+    for _ in 0..8 {
+        world.wait(C, 10_000);
+        world.drain();
+    }
+    world.change(&[A, C]);
+    world.lend_all();
+    world.judge(&[C])
+}
+
+/// A process outside the configuration speaks under the name of a member.
+pub(super) fn an_answer_of_another_process<P: Protocol>() -> Result<(), String> {
+    let mut world = group::<P>(2, &[A, B], true);
+    let write = world.ask(A, 0, Ask::Set(1));
+    while world.flush(A) {}
+    for letter in world.take(A, B, "") {
+        world.deliver(letter);
+    }
+    while world.flush(B) {}
+    let answers = world.take(B, A, "");
+    assert!(!answers.is_empty(), "the member answers");
+    for letter in answers {
+        let from = crate::protocol::Peer { incarnation: Incarnation(9), ..letter.from };
+        world.deliver(Letter { from, ..letter });
+    }
+    match world.is_open(write) {
+        true => Ok(()),
+        false => Err("a write rests on the answer of a process that is no member".to_owned()),
+    }
+}
+
+/// A member acknowledges a write, is removed, comes back empty, and the acknowledgement arrives.
+pub(super) fn hermes_acknowledgement_of_an_erased_image() -> Result<(), String> {
+    let mut world = group::<Configured<Hermes>>(3, &[A, B, C], false);
+    let write = world.ask(A, 0, Ask::Set(1));
+    world.carry(A, C, "Invalidate");
+    let late = world.take(C, A, "Ack");
+    assert_eq!(late.len(), 1);
+    world.bag.clear();
+    world.change(&[A, B]);
+    world.bag.clear();
+    world.install(C);
+    world.erase(C);
+    world.nodes[C].peers.set_up(node_id(A), false);
+    world.change(&[A, B, C]);
+    // The copy comes from the member that lacks the write.
+    world.carry(C, B, "Copy");
+    world.carry(B, C, "Page");
+    // The write goes on in this epoch, and reaches the other member alone.
+    world.wait(A, 200);
+    world.carry(A, B, "Invalidate");
+    world.carry(B, A, "Ack");
+    late.into_iter().for_each(|letter| world.deliver(letter));
+    world.bag.clear();
+    let is_written = !world.is_open(write);
+    world.change(&[B, C]);
+    world.change(&[C]);
+    world.lend(C);
+    if is_written { world.judge(&[C]) } else { world.verdict() }
+}
+
+/// A copy of a steered command of the epoch before arrives after its end.
+pub(super) fn craq_steered_copy_of_the_epoch_before() -> Result<(), String> {
+    let mut world = group::<Configured<Craq>>(2, &[A, B], true);
+    let first = world.ask(B, 0, Ask::Append(1));
+    let at = world.bag.iter().position(|letter| letter.to == A).expect("it is steered");
+    world.deliver_copy(at);
+    let late = world.take(B, A, "Steer");
+    world.done(first);
+    let second = world.ask(B, 0, Ask::Append(2));
+    world.done(second);
+    world.change(&[A, B]);
+    world.lend_all();
+    late.into_iter().for_each(|letter| world.deliver(letter));
+    world.drain();
+    world.judge(&[A, B])
+}
+
+/// Two failures: the read-modify-write of a dead member survives at the only one that heard of it,
+/// though a higher write reached its coordinator. [HERMES, trap 1]
+pub(super) fn hermes_rmw_superseded_at_its_coordinator() -> Result<(), String> {
+    let mut world = group::<Configured<Hermes>>(3, &[A, B, C], true);
+    world.ask(A, 0, Ask::Append(1));
+    world.carry(A, C, "Invalidate");
+    world.bag.clear();
+    world.ask(B, 0, Ask::Set(2));
+    world.carry(B, A, "Invalidate");
+    world.bag.clear();
+    world.change(&[C]);
+    world.lend(C);
+    world.judge(&[C])
+}
+
+/// A replica replays the read-modify-write of a member that lives and does not hear of it.
+pub(super) fn hermes_replay_beside_its_coordinator() -> Result<(), String> {
+    let mut world = group::<Configured<Hermes>>(3, &[A, B, C], false);
+    let append = world.ask(A, 0, Ask::Append(1));
+    world.carry(A, B, "Invalidate");
+    world.bag.clear();
+    let read = world.ask(B, 0, Ask::Get);
+    world.wait(B, 9);
+    // A replay, if there is one.
+    for (from, to) in [(B, A), (B, C), (A, B), (C, B), (B, C)] {
+        for letter in world.take(from, to, "Version") {
+            world.deliver(letter);
+        }
+    }
+    world.take(B, A, "");
+    if !world.is_open(read) {
+        let write = world.ask(C, 0, Ask::Set(2));
+        for letter in world.take(C, A, "Invalidate") {
+            world.deliver(letter);
+        }
+        world.settle(&[write]);
+    }
+    world.settle(&[append, read]);
+    world.judge(&[A])
+}
+
+/// The power fails at a member that acknowledged a write, and at its coordinator.
+pub(super) fn hermes_acknowledgement_before_its_flush() -> Result<(), String> {
+    let mut world = group::<Configured<Hermes>>(2, &[A, B], true);
+    let write = world.ask(A, 0, Ask::Set(1));
+    world.flush(A);
+    world.carry(A, B, "Invalidate");
+    for letter in world.take(B, A, "Ack") {
+        world.deliver(letter);
+    }
+    world.bag.clear();
+    world.kill(B, 0, 0);
+    world.start(B);
+    world.change(&[B]);
+    world.lend(B);
+    match world.is_open(write) {
+        true => world.verdict(),
+        false => world.judge(&[B]),
+    }
+}
+
+/// The middle of a chain loses a version that it handed on.
+pub(super) fn craq_version_handed_on_before_its_flush() -> Result<(), String> {
+    let mut world = group::<Configured<Craq>>(2, &[A, B], true);
+    let write = world.ask(A, 0, Ask::Set(1));
+    for letter in world.take(A, B, "Down") {
+        world.deliver(letter);
+    }
+    world.flush(B);
+    for letter in world.take(B, A, "Up") {
+        world.deliver(letter);
+    }
+    world.bag.clear();
+    world.kill(A, 0, 0);
+    world.start(A);
+    world.change(&[A]);
+    world.lend(A);
+    match world.is_open(write) {
+        true => world.verdict(),
+        false => world.judge(&[A]),
+    }
+}
+
+/// A shadow becomes full without a write that was committed while it copied.
+pub(super) fn craq_write_beside_a_copy() -> Result<(), String> {
+    let mut world = group::<Configured<Craq>>(2, &[A], false);
+    world.change(&[A, B]);
+    world.lend(A);
+    world.drain();
+    let write = world.ask(A, 0, Ask::Set(1));
+    let lost = world.take(A, B, "Down");
+    drop(lost);
+    if world.is_open(write) {
+        return world.verdict();
+    }
+    world.change(&[B]);
+    world.lend(B);
+    world.judge(&[B])
+}
