@@ -172,6 +172,8 @@ base::mutations! {
     AcksOutliveEpoch = "hermes-acks-outlive-epoch",
     /// A read-modify-write is replayed though its coordinator is a member.
     ReplayLiveRmw = "hermes-replay-live-rmw",
+    /// A write is validated without the shadows.
+    AcksWithoutShadows = "hermes-acks-without-shadows",
     /// A local read answers from a register that is not valid.
     ReadInvalid = "read-invalid",
     /// A register is validated whichever version it holds.
@@ -202,6 +204,10 @@ base::mutations! {
     RunsCopies = "group-runs-copies",
     /// A shadow gives copies to other shadows.
     CopyFromShadow = "group-copy-from-shadow",
+    /// A shadow runs requests.
+    ShadowServes = "group-shadow-serves",
+    /// A copy counts as complete before it is durable.
+    CopiedBeforeDurable = "group-copied-before-durable",
     /// A member hands a version on before it is durable here.
     HandOnBeforeDurable = "craq-hand-on-before-durable",
     /// A read is answered by a dirty version.

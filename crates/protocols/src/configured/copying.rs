@@ -75,7 +75,11 @@ impl<P: Member> Configured<P> {
             && self.copying.settles_at <= cx.now
         {
             self.copying.settles_at = cx.now + PATIENCE;
-            cx.fx.send(cx.replicas.me(), Envelope::Settled { epoch }, self.copying.after);
+            let after = match mutation::is(Mutation::CopiedBeforeDurable) {
+                true => types::Ticket::DURABLE,
+                false => self.copying.after,
+            };
+            cx.fx.send(cx.replicas.me(), Envelope::Settled { epoch }, after);
         }
         self.plan_copy(cx);
     }

@@ -51,6 +51,7 @@ pub use envelope::Envelope;
 
 use crate::effects::{TimerId, Violation};
 use crate::group::{GroupEvent, GroupReport};
+use crate::mutation::{self, Mutation};
 use crate::protocol::{
     Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned, Stats,
 };
@@ -301,7 +302,9 @@ impl<P: Member> Configured<P> {
             return self.wait_behind(cx, request);
         }
         match &self.installed {
-            Some(Installed { role: Some(Role::Full), is_sealed: false, .. }) => {
+            Some(Installed { role: Some(role), is_sealed: false, .. })
+                if *role == Role::Full || mutation::is(Mutation::ShadowServes) =>
+            {
                 if self.answer_uncommitted(cx, &mut request) {
                     return;
                 }

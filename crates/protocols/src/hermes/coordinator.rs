@@ -16,7 +16,7 @@ use crate::configured::{Configured, Member};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Context, Request};
 use crate::register_cache::CachedRegister;
-use crate::replicas::place;
+use crate::replicas::{Places, place};
 
 /// Requests in progress or waiting.
 const REQUESTS_MAX: usize = 65_536;
@@ -131,6 +131,9 @@ impl Hermes {
             return;
         }
         pend.acks |= cx.set.index(from).map_or(0, place);
+        if mutation::is(Mutation::AcksWithoutShadows) {
+            pend.acks |= shadows(cx);
+        }
         let is_held = match mutation::is(Mutation::ValidateByMajority) {
             true => cx.set.is_quorum_of(pend.acks),
             false => cx.set.is_all_of(pend.acks),
@@ -309,6 +312,13 @@ fn is_valid(cx: &Cx<'_, '_>, key: &Key) -> bool {
 /// How long a member may owe an answer before the membership service hears of it.
 fn stall(cx: &Cx<'_, '_>) -> Nanos {
     Nanos(cx.configuration.lease.0 / 4 * 5)
+}
+
+/// The places of the shadows.
+fn shadows(cx: &Cx<'_, '_>) -> Places {
+    let members = cx.configuration.members.iter();
+    let shadows = members.filter(|member| member.role == types::Role::Shadow);
+    shadows.filter_map(|member| cx.set.index(member.node)).map(place).fold(0, |all, it| all | it)
 }
 
 /// The members without an acknowledgement.

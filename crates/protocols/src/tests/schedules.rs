@@ -1,18 +1,26 @@
 //! Schedules made for single mutants. Each holds without them.
 
-use base::Nanos;
-use types::{Incarnation, Tag};
+use std::sync::Arc;
+
+use base::{Millis, Nanos};
+use bytes::Bytes;
+use types::{Incarnation, Role, Tag};
 
 use super::asks::Ask;
 use super::{Letter, World, node_id};
+use crate::classic_paxos::state::{OpId, Registry, State};
+use crate::classic_paxos::{ClassicPaxos, Register};
 use crate::configured::Configured;
 use crate::craq::Craq;
 use crate::hermes::Hermes;
 use crate::protocol::Protocol;
+use crate::toolkit::stamp::Stamp;
 
 const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
+const D: usize = 3;
+const E: usize = 4;
 
 impl<P: Protocol> World<P> {
     /// The messages in flight from one node to another whose text has this part.
@@ -37,6 +45,27 @@ impl<P: Protocol> World<P> {
     /// The node runs until its next timers have fired.
     fn wait(&mut self, index: usize, millis: u64) {
         self.pass(Nanos::from_millis(millis), std::iter::once(index));
+    }
+
+    /// The node's timers fire until it sends such a message.
+    fn wait_for(&mut self, from: usize, to: usize, part: &str) {
+        for _ in 0..200 {
+            let is_sent = self.bag.iter().any(|letter| {
+                letter.from.node == node_id(from)
+                    && letter.to == to
+                    && format!("{:?}", letter.message).contains(part)
+            });
+            if is_sent {
+                return;
+            }
+            self.wait(from, 1);
+        }
+        panic!("no {part} from {from} to {to} in time");
+    }
+
+    /// The messages of a node to itself arrive.
+    fn carry_own(&mut self, index: usize) {
+        while self.deliver_own(index) {}
     }
 
     fn done(&mut self, tag: Tag) {
@@ -261,4 +290,151 @@ pub(super) fn craq_write_beside_a_copy() -> Result<(), String> {
     world.change(&[B]);
     world.lend(B);
     world.judge(&[B])
+}
+
+/// A shadow runs a read before it has copied the key.
+pub(super) fn a_read_at_a_shadow<P: Protocol>() -> Result<(), String> {
+    let mut world = group::<P>(2, &[A], true);
+    let write = world.ask(A, 0, Ask::Set(1));
+    world.done(write);
+    world.change(&[A, B]);
+    world.lend_all();
+    // The copy is lost.
+    world.bag.clear();
+    let read = world.ask(B, 0, Ask::Get);
+    world.settle(&[read]);
+    world.verdict()
+}
+
+/// The power fails at a member whose copy was complete, and not durable.
+pub(super) fn a_copy_that_is_not_durable<P: Protocol>() -> Result<(), String> {
+    let mut world = group::<P>(2, &[A], true);
+    let write = world.ask(A, 0, Ask::Set(1));
+    world.done(write);
+    world.drain();
+    world.change(&[A, B]);
+    for (from, to) in [(B, A), (A, B)] {
+        world.take(from, to, "").into_iter().for_each(|letter| world.deliver(letter));
+    }
+    world.service.tried.0 += 1;
+    world.wedge(A);
+    world.wedge(B);
+    if world.eligible(B) != Some(Role::Full) {
+        return world.verdict();
+    }
+    let members = world.draft();
+    world.activate(members);
+    world.install(A);
+    world.install(B);
+    world.kill(B, 0, 0);
+    world.start(B);
+    world.change(&[B]);
+    world.lend(B);
+    world.judge(&[B])
+}
+
+/// A shadow becomes full without a write that was validated while it copied.
+pub(super) fn hermes_write_beside_a_copy() -> Result<(), String> {
+    let mut world = group::<Configured<Hermes>>(2, &[A], false);
+    world.change(&[A, B]);
+    world.lend(A);
+    world.drain();
+    let write = world.ask(A, 0, Ask::Set(1));
+    world.bag.clear();
+    if world.is_open(write) {
+        return world.verdict();
+    }
+    world.change(&[B]);
+    world.lend(B);
+    world.judge(&[B])
+}
+
+/// A command without effect comes after its proposer was promised its slot, and after a write
+/// that another node has completed.
+pub(super) fn classic_paxos_command_after_the_promise() -> Result<(), String> {
+    let mut world = World::<ClassicPaxos>::new(3, false, 7);
+    let first = world.ask(A, 0, Ask::SetIfAbsent(1));
+    world.done(first);
+    world.drain();
+    let early = world.ask(A, 0, Ask::SetIfAbsent(2));
+    world.carry(A, B, "Propose");
+    let promises = world.take(B, A, "Promise");
+    world.bag.clear();
+    let delete = world.ask(C, 0, Ask::Delete);
+    for _ in 0..200 {
+        world.bag.retain(|letter| letter.to != A);
+        if world.bag.is_empty() && !world.is_open(delete) {
+            break;
+        }
+        match world.bag.is_empty() {
+            true => world.pass(Nanos::from_millis(1), [B, C].into_iter()),
+            false => {
+                let letter = world.bag.remove(0);
+                world.deliver(letter);
+            }
+        }
+    }
+    assert!(!world.is_open(delete), "two of three nodes delete the key");
+    let late = world.ask(A, 0, Ask::SetIfAbsent(3));
+    promises.into_iter().for_each(|letter| world.deliver(letter));
+    world.settle(&[early, late]);
+    world.judge(&[A, B, C])
+}
+
+/// A minority voted for a proposal. Its proposer is promised the slot by others, and a third node
+/// completes the first proposal.
+pub(super) fn classic_paxos_attempt_that_others_complete() -> Result<(), String> {
+    let mut world = World::<ClassicPaxos>::new(5, false, 7);
+    world.are_own_late = true;
+    let first = world.ask(A, 0, Ask::Append(1));
+    world.carry_own(A);
+    for node in [B, D] {
+        world.carry(A, node, "Propose");
+        world.carry(node, A, "Promise");
+    }
+    world.carry(A, C, "Accept");
+    world.bag.clear();
+    // Another proposer gets a promise of its own node only.
+    let second = world.ask(B, 0, Ask::Append(2));
+    world.wait_for(B, C, "Propose");
+    world.carry_own(B);
+    world.bag.clear();
+    world.wait_for(A, B, "Accept {");
+    world.carry(A, B, "Accept {");
+    world.carry(B, A, "HigherSeen");
+    world.bag.clear();
+    world.wait_for(A, B, "Propose");
+    for node in [B, D, E] {
+        world.carry(A, node, "Propose");
+        world.carry(node, A, "Promise");
+    }
+    world.bag.clear();
+    let third = world.ask(E, 0, Ask::Append(3));
+    world.wait_for(E, C, "Propose");
+    world.carry_own(E);
+    for node in [C, D] {
+        world.carry(E, node, "Propose");
+        world.carry(node, E, "Promise");
+    }
+    world.settle(&[first, second, third]);
+    world.judge(&[A, B, C, D, E])
+}
+
+/// A decision under a higher ballot does not name the vote here. Proposers send it to voters of
+/// its ballot only, so no world reaches this rule.
+pub(super) fn classic_paxos_decision_of_a_higher_ballot() -> Result<(), String> {
+    let ballot = |number| Stamp { number, writer: node_id(A), incarnation: Incarnation(1) };
+    let state = State {
+        slot: 1,
+        op: OpId { node: node_id(A), incarnation: Incarnation(1), seq: 1 },
+        done: Registry::default(),
+        expiry: None,
+        value: Some(Bytes::from_static(b"v")),
+    };
+    let mut register = Register::default();
+    register.accept(ballot(1), &Arc::new(state), &Millis(0));
+    match register.commit_accepted(1, ballot(2), &Millis(0)) {
+        false => Ok(()),
+        true => Err("a vote counts as decided under a ballot that it was not for".to_owned()),
+    }
 }
