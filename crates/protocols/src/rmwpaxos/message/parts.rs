@@ -238,7 +238,7 @@ impl Wire for Forward {
         for (session, command) in &self.commands {
             put_varint(out, session.0);
             assert!(!command.stays(), "this command is never forwarded: {command:?}");
-            out.push(command.access as u8);
+            command.access.encode(out);
             put_blob(out, &command.body);
         }
     }
@@ -254,13 +254,7 @@ impl Wire for Forward {
         let mut commands = Vec::with_capacity(count);
         for _ in 0..count {
             let session = SessionId(reader.varint()?);
-            let access = match reader.u8()? {
-                0 => Access::Read,
-                1 => Access::Update,
-                2 => Access::Write,
-                3 => Access::Delete,
-                _ => return Err(Malformed),
-            };
+            let access = Access::decode(reader)?;
             commands.push((session, Command::new(access, Bytes::decode(reader)?)));
         }
         Ok(Forward { target: Incarnation(target), sequence, acked_below, commands })
@@ -378,7 +372,14 @@ mod tests {
     use super::*;
 
     fn commands() -> impl Strategy<Value = Command> {
-        let access = vec![Access::Read, Access::Update, Access::Write, Access::Delete];
+        let access = vec![
+            Access::Read,
+            Access::OrderedRead,
+            Access::UncommittedRead,
+            Access::Update,
+            Access::Write,
+            Access::Delete,
+        ];
         let access = proptest::sample::select(access);
         let bytes = |len| proptest::collection::vec(any::<u8>(), len).prop_map(Bytes::from);
         (access, bytes(0..=40)).prop_map(|(access, body)| Command::new(access, body))
