@@ -184,7 +184,8 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
     let registration = registry::find_anywhere(&config.protocol).expect("a protocol that exists");
     let properties = registration.properties;
     let lives_with = |fault: &Fault| {
-        // Damage that is not noticed yet may be in the last image of a group.
+        // Damage that is not noticed yet may be in the last image of a group, which then waits for
+        // an operator. The injector would have to spare the other images until it is found.
         let leaves_images =
             !properties.needs_config || !matches!(fault, Fault::Rot | Fault::RollBack);
         leaves_images && (!properties.total_order || fault.leaves_members())

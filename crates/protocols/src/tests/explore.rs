@@ -19,6 +19,7 @@ struct Odds {
     changes: u64,
     leases: u64,
     disorder: u64,
+    damage: u64,
 }
 
 /// One random world. An error describes the fault.
@@ -41,6 +42,7 @@ pub(super) fn explore<P: Protocol>(seed: u64, is_traced: bool) -> Result<(), (St
         changes: one_of(&[0, 30, 100, 200]),
         leases: one_of(&[10, 50]),
         disorder: one_of(&[0, 300, 1000]),
+        damage: one_of(&[0, 0, 5]),
     };
     let (steps, asks) = (one_of(&[60, 150, 400]), one_of(&[40, 90]));
     let mut asked = 0;
@@ -88,6 +90,15 @@ fn step<P: Protocol>(world: &mut World<P>, rng: &mut Prng, odds: &Odds) {
     }
     if P::PROPERTIES.needs_config && chance(odds.changes) {
         return change(world, rng, index);
+    }
+    if P::PROPERTIES.needs_config && chance(odds.damage) {
+        let key = usize::from(chance(500));
+        // Registers in use are in memory, where no medium damages them.
+        let is_in_use = world.nodes[index].cache.pinned() > 0;
+        if world.nodes[index].is_up && !is_in_use && may_lose(world, index) {
+            world.damage(index, key);
+        }
+        return;
     }
     if chance(odds.leases) {
         return match chance(700) {

@@ -85,7 +85,10 @@ impl<P: Protocol> World<P> {
                 self.service.copied[index] = Some((node.incarnation, epoch));
             }
             GroupReport::Erased { image } => node.is_blank = node.image == image,
-            GroupReport::Lost => node.image = self.service.new_image(),
+            GroupReport::Lost => {
+                node.image = self.service.new_image();
+                node.is_blank = false;
+            }
         }
     }
 

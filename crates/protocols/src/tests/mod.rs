@@ -4,6 +4,7 @@
 //! `explore` draws schedules at random. `schedules` plays those that single mutants need.
 
 mod asks;
+mod damage;
 mod explore;
 mod groups;
 mod mutants;
@@ -386,6 +387,15 @@ impl<P: Protocol> World<P> {
         for other in self.others(index) {
             self.connect(index, other);
         }
+    }
+
+    /// The medium has lost a register, and the worker has found out.
+    fn damage(&mut self, index: usize, key: usize) {
+        let (key, shard) = (self.keys[key].clone(), self.shard());
+        self.note(|| format!("node {index}: {key:?} is damaged"));
+        self.nodes[index].cache.lose(&key);
+        self.nodes[index].cache.set_forgotten(shard, true);
+        self.step(index, Event::Forgotten { shard });
     }
 
     fn connect(&mut self, one: usize, other: usize) {
