@@ -3,6 +3,7 @@
 //! Besides a protocol's own folder, only this module knows its name.
 
 use protocols::abd::Abd;
+use protocols::caspaxos::CasPaxos;
 use protocols::classic_paxos::{ClassicPaxos, Waiting};
 use protocols::configured::Configured;
 use protocols::craq::Craq;
@@ -66,6 +67,7 @@ fn describe<P: Protocol>(bytes: &[u8]) -> Option<Described> {
 pub const PROTOCOLS: &[Registration] = &[
     Registration::of::<RmwPaxos>(),
     Registration::of::<ClassicPaxos>(),
+    Registration::of::<CasPaxos>(),
     Registration::of::<Abd>(),
     Registration::of::<Configured<Hermes>>(),
     Registration::of::<Configured<Craq>>(),

@@ -6,6 +6,7 @@
 //! Each protocol has a folder, named as on the command line. Its `mod.rs` introduces it.
 
 pub mod abd;
+pub mod caspaxos;
 pub mod classic_paxos;
 pub mod configured;
 pub mod craq;

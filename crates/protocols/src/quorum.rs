@@ -81,6 +81,13 @@ impl ReplicaSet {
 }
 
 impl Replicas<'_> {
+    /// True if a quorum may still say yes after these replicas said no.
+    #[must_use]
+    pub fn may_win(self, nacks: &Tally) -> bool {
+        let no = nacks.places(self.set, self.peers);
+        self.set.is_quorum_of(self.set.all_places() & !no)
+    }
+
     #[must_use]
     pub fn is_quorum(self, acks: &Tally) -> bool {
         self.set.is_quorum(acks, self.peers)

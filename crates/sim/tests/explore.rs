@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use checker::model::kv::KvInput;
 use protocols::Protocol;
 use protocols::abd::Abd;
+use protocols::caspaxos::CasPaxos;
 use protocols::classic_paxos::{ClassicPaxos, Waiting};
 use protocols::configured::Configured;
 use protocols::craq::Craq;
@@ -59,6 +60,13 @@ fn two_commands_are_linearizable_on_classic_paxos() {
     let is_small = |plan: &WorldPlan| is_short(plan) && plan.budget == Budget::default();
     holds::<ClassicPaxos>(|plan| is_small(plan) && has_read(plan));
     holds::<Waiting>(|plan| is_small(plan) && has_read(plan));
+}
+
+#[test]
+fn two_commands_are_linearizable_on_caspaxos() {
+    let has_read = |plan: &WorldPlan| plan.clients.iter().any(|it| it.1 == [KvInput::Get]);
+    let is_small = |plan: &WorldPlan| is_short(plan) && plan.budget == Budget::default();
+    holds::<CasPaxos>(|plan| is_small(plan) && has_read(plan));
 }
 
 #[test]

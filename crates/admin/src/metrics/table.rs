@@ -130,6 +130,10 @@ pub(super) const ROWS: &[Row] = &[
     counter(&["classic_proposals"], "debug_classic_proposals", "Proposals of classic-paxos"),
     counter(&["classic_helped"], "debug_classic_helped", "Proposals of others that classic-paxos completed"),
     counter(&["classic_duels"], "debug_classic_duels", "Proposals of classic-paxos that lost against others"),
+    counter(&["caspaxos_proposals"], "debug_caspaxos_proposals", "Proposals of caspaxos"),
+    counter(&["caspaxos_direct"], "debug_caspaxos_direct", "Of those the proposals without a first phase"),
+    counter(&["caspaxos_helped"], "debug_caspaxos_helped", "States that caspaxos proposed again to have them chosen"),
+    counter(&["caspaxos_duels"], "debug_caspaxos_duels", "Proposals of caspaxos that lost against others"),
     // Groups of configured databases.
     gauge(&["requests_parked"], "group_requests_parked", "Requests that wait for a group's next epoch or lease"),
     gauge(&["requests_passed_on"], "group_requests_passed_on", "Requests that full members run for this node now"),

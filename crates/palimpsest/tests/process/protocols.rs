@@ -19,6 +19,7 @@ struct Row {
 
 const CLASSIC_PAXOS: Row =
     Row { protocol: "classic-paxos", durability: "disk", is_conditional: true };
+const CASPAXOS: Row = Row { protocol: "caspaxos", durability: "disk", is_conditional: true };
 const HERMES: Row = Row { protocol: "hermes", durability: "disk", is_conditional: true };
 const HERMES_ON_PMEM: Row = Row { protocol: "hermes", durability: "pmem", is_conditional: true };
 const CRAQ: Row = Row { protocol: "craq", durability: "disk", is_conditional: true };
@@ -94,6 +95,11 @@ fn classic_paxos_survives_kills_pauses_and_a_wipe() {
 }
 
 #[test]
+fn caspaxos_survives_kills_pauses_and_a_wipe() {
+    survives(&CASPAXOS);
+}
+
+#[test]
 fn abd_survives_kills_pauses_and_a_wipe() {
     survives(&ABD);
 }
@@ -121,6 +127,11 @@ fn craq_survives_without_durability() {
 #[test]
 fn classic_paxos_expires_keys() {
     expires(&CLASSIC_PAXOS);
+}
+
+#[test]
+fn caspaxos_expires_keys() {
+    expires(&CASPAXOS);
 }
 
 /// A write hangs while a member is paused, until the group goes on without it. Meanwhile others

@@ -2,30 +2,22 @@
 
 use types::{Key, NodeId, Ticket};
 
+use super::explain::held;
 use super::machine::{Cx, Machine, is_lost};
 use super::message::{Body, Message};
-use super::register::{Base, Register, Verdict};
-use super::state::State;
+use super::register::{Register, Verdict};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::register_cache::CachedRegister;
 use crate::toolkit::countdown::Countdown;
+use crate::toolkit::state::{Base, State};
 use std::sync::Arc;
 
 impl Machine {
     pub(super) fn on_message(&mut self, cx: &mut Cx<'_>, from: Peer, message: Message) {
         match message {
             Message::About { id, key, body } => self.on_body(cx, from, id, &key, body),
-            Message::List { id, from_hash, limit, want_values } => {
-                self.on_page_asked(cx, (from.node, id), from_hash, limit, want_values);
-            }
-            Message::Page { id, from_hash, entries, next_hash } => {
-                self.on_page(cx, from, id, from_hash, (entries, next_hash));
-            }
-            Message::Recovered { id, .. } if from.node == cx.replicas.me() => {
-                self.on_page_recovered(cx, id);
-            }
-            Message::Recovered { .. } => {}
+            Message::Paging(message) => self.pager.on_message(cx, from, message),
         }
     }
 
@@ -49,7 +41,7 @@ impl Machine {
                 self.on_committed_here(cx, from.node, id, key, answer);
             }
             Body::State(report) => {
-                if !self.on_explained(cx, from, id, &report) {
+                if !self.explainer.on_explained(cx, from, id, || held(&report)) {
                     self.with_phase(cx, key, id, |it, cx, active| {
                         it.on_state(cx, active, from, report);
                     });

@@ -4,52 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{Millis, Nanos};
-use types::limits::MEMBERS_MAX;
-use types::{Access, Command, Key, NodeId, Outcome, Tag};
+use types::{Key, NodeId, Outcome};
 
-use super::register::Base;
 use super::reports::Reports;
-use super::state::{ExpiryId, OpId, State};
 use crate::quorum::Tally;
-use crate::replicas::{Places, Replicas};
+use crate::replicas::Replicas;
 use crate::toolkit::back_off::Resend;
+use crate::toolkit::operation::{Attempt, Operation};
 use crate::toolkit::stamp::Stamp;
-
-/// A client's command.
-#[derive(Clone, Debug)]
-pub struct Operation {
-    pub tag: Tag,
-    pub command: Command,
-    pub deadline: Nanos,
-    /// Its place in the order in which this node took in operations and began phases.
-    pub step: u64,
-    /// It would change the state although its access says otherwise.
-    pub changes: bool,
-}
-
-impl Operation {
-    #[must_use]
-    pub fn is_read(&self) -> bool {
-        self.command.access == Access::Read && !self.changes
-    }
-}
-
-/// This node's proposal for a slot, until the slot is decided. It stays the same under all ballots.
-#[derive(Clone, Debug)]
-pub struct Attempt {
-    pub state: Arc<State>,
-    /// The commands that made the state, with their outcomes.
-    pub ops: Vec<(Operation, Outcome)>,
-    /// An attempt without clients is given up then.
-    pub deadline: Nanos,
-}
-
-impl Attempt {
-    #[must_use]
-    pub fn op(&self) -> OpId {
-        self.state.op
-    }
-}
+use crate::toolkit::state::{Base, ExpiryId, State};
 
 /// Phase 1.
 #[derive(Clone, Debug)]
@@ -208,12 +171,4 @@ impl Active {
             Phase::Committing { acks, .. } => !has(acks),
         }
     }
-}
-
-/// True if a quorum may still say yes after these replicas said no.
-#[must_use]
-pub fn may_win(replicas: Replicas<'_>, nacks: &Tally) -> bool {
-    let no: Places = nacks.places(replicas.set, replicas.peers);
-    debug_assert!(replicas.len() <= MEMBERS_MAX);
-    replicas.set.is_quorum_of(replicas.set.all_places() & !no)
 }

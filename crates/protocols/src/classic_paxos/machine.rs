@@ -1,25 +1,25 @@
 //! The instance: its operations in progress, and the dispatch of time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use base::Nanos;
 use hashbrown::HashMap;
+use types::Key;
 use types::key::ByHash;
-use types::{Key, Shard};
 
 use super::active::{Active, Phase};
-use super::message::Message;
-use super::register::{Base, Register, Report, slot_of};
+use super::message::{Body, Message};
+use super::register::{Register, Report};
 use crate::effects::{TimerId, Violation};
-use crate::explaining::Explaining;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Env, Scope, Stats};
 use crate::register_cache::CachedRegister;
 use crate::toolkit::due::Due;
+use crate::toolkit::explainer::Explainer;
 use crate::toolkit::no_meta::NoMeta;
-use crate::toolkit::pages::Serving;
+use crate::toolkit::pager::Pager;
 use crate::toolkit::stamp::Stamp;
-use crate::toolkit::walk::Walk;
+use crate::toolkit::state::{Base, slot_of};
 
 const TICK: TimerId = TimerId(0);
 
@@ -31,8 +31,6 @@ pub(super) enum Alarm {
     Key(Key),
     /// The time of this key should be over.
     Expire(Key),
-    Walk(u64),
-    Explanation(u64),
 }
 
 #[derive(Debug)]
@@ -53,13 +51,10 @@ pub(super) struct Machine {
     /// Keys that go on at the end of the turn.
     pub ready: BTreeSet<Key>,
     pub due: Due<Alarm>,
-    pub walks: BTreeMap<u64, Walk<Report>>,
-    /// Forgotten shards without a walk so far.
-    pub forgotten: BTreeSet<Shard>,
+    pub pager: Pager<Report>,
     /// Registers being recovered one by one.
     pub recovering: BTreeSet<Key>,
-    pub serving: Serving,
-    pub explaining: BTreeMap<u64, Explaining>,
+    pub explainer: Explainer<Message>,
     pub counters: Counters,
 }
 
@@ -78,6 +73,8 @@ impl Machine {
         let start = if mutation::is(Mutation::StaleAnswers) { 0 } else { env.incarnation.0 };
         Machine {
             next_id: (u64::from(start) << 40) + 1,
+            pager: Pager::new(&env),
+            explainer: Explainer::new(&env, |id, key| Message::About { id, key, body: Body::Read }),
             env,
             waits,
             name,
@@ -88,11 +85,7 @@ impl Machine {
             ops: 0,
             ready: BTreeSet::new(),
             due: Due::new(TICK),
-            walks: BTreeMap::new(),
-            forgotten: BTreeSet::new(),
             recovering: BTreeSet::new(),
-            serving: Serving::default(),
-            explaining: BTreeMap::new(),
             counters: Counters::default(),
         }
     }
@@ -165,6 +158,8 @@ impl Machine {
 
     pub(super) fn arm(&mut self, cx: &mut Cx<'_>) {
         self.due.arm(cx.fx);
+        self.pager.arm(cx);
+        self.explainer.arm(cx);
     }
 
     pub(super) fn on_tick(&mut self, cx: &mut Cx<'_>) {
@@ -176,11 +171,9 @@ impl Machine {
                 }
                 Alarm::Key(_) => {}
                 Alarm::Expire(key) => {
-                    let expire = Message::About { id: 0, key, body: super::message::Body::Expire };
+                    let expire = Message::About { id: 0, key, body: Body::Expire };
                     cx.fx.send_now(cx.replicas.me(), expire);
                 }
-                Alarm::Walk(id) => self.on_walk_due(cx, id),
-                Alarm::Explanation(id) => self.on_explanation_due(cx, id),
             }
         }
     }
@@ -208,25 +201,17 @@ impl Machine {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.actives.is_empty()
-            && self.walks.is_empty()
-            && self.serving.is_empty()
-            && self.explaining.is_empty()
-            && self.forgotten.is_empty()
+        self.actives.is_empty() && self.pager.is_idle() && self.explainer.is_idle()
     }
 
     pub(super) fn stats(&self, stats: &mut Stats) {
         stats.add("operations_in_progress", self.ops as u64);
         stats.add("recovering_keys", self.recovering.len() as u64);
-        stats.add("recovering_shards", (self.forgotten.len() + self.recovery_walks()) as u64);
+        self.pager.stats(stats);
         stats.add("classic_proposals", self.counters.proposals);
         stats.add("classic_helped", self.counters.helped);
         stats.add("classic_duels", self.counters.duels);
         stats.add("expired_keys", self.counters.expired);
-    }
-
-    fn recovery_walks(&self) -> usize {
-        self.walks.values().filter(|walk| walk.is_recovery()).count()
     }
 }
 

@@ -6,41 +6,21 @@
 use std::sync::Arc;
 
 use types::wire::put_varint;
-use types::{Key, Malformed, Reader, Shard, Wire};
+use types::{Key, Malformed, Reader, Wire};
 
-use super::register::{Base, Report};
-use super::state::State;
+use super::register::Report;
 use crate::protocol;
 use crate::protocol::Touches;
 use crate::toolkit::countdown::Countdown;
-use crate::toolkit::pages::{put_page, take_page};
+use crate::toolkit::pager::{PAGE_KINDS_MAX, PageMessage};
 use crate::toolkit::stamp::Stamp;
+use crate::toolkit::state::{Base, State, put_base, take_base};
 
 /// A message about one key, or about a page of a shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    About {
-        id: u64,
-        key: Key,
-        body: Body,
-    },
-    List {
-        id: u64,
-        from_hash: u64,
-        limit: u32,
-        want_values: bool,
-    },
-    Page {
-        id: u64,
-        from_hash: u64,
-        entries: Vec<(Key, Report)>,
-        next_hash: Option<u64>,
-    },
-    /// To this node itself, once all registers of a page are recovered, durably.
-    Recovered {
-        id: u64,
-        from_hash: u64,
-    },
+    About { id: u64, key: Key, body: Body },
+    Paging(PageMessage<Report>),
 }
 
 /// A message about one key.
@@ -100,18 +80,12 @@ impl protocol::Message for Message {
     fn touches(&self) -> Touches<'_> {
         match self {
             Message::About { key, .. } => Touches::Key(key),
-            Message::List { from_hash, .. }
-            | Message::Page { from_hash, .. }
-            | Message::Recovered { from_hash, .. } => {
-                Touches::Shard(Shard((from_hash >> 56) as u8))
-            }
+            Message::Paging(message) => Touches::Shard(message.shard()),
         }
     }
 }
 
-const LIST: u8 = 1;
-const PAGE: u8 = 2;
-const RECOVERED: u8 = 3;
+// The lower kinds are those of pages.
 const READ: u8 = 4;
 const STATE: u8 = 5;
 const PROPOSE: u8 = 6;
@@ -136,36 +110,16 @@ impl Wire for Message {
                 key.encode(out);
                 body.encode(out);
             }
-            Message::List { id, from_hash, limit, want_values } => {
-                put_head(out, LIST, *id, *from_hash);
-                put_varint(out, u64::from(*limit));
-                out.push(u8::from(*want_values));
-            }
-            Message::Page { id, from_hash, entries, next_hash } => {
-                put_head(out, PAGE, *id, *from_hash);
-                put_page(out, entries, *next_hash);
-            }
-            Message::Recovered { id, from_hash } => put_head(out, RECOVERED, *id, *from_hash),
+            Message::Paging(message) => message.encode(out),
         }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Message, Malformed> {
         let kind = reader.u8()?;
-        let id = reader.varint()?;
         Ok(match kind {
-            LIST => Message::List {
-                id,
-                from_hash: reader.u64()?,
-                limit: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
-                want_values: take_bool(reader)?,
-            },
-            PAGE => {
-                let from_hash = reader.u64()?;
-                let (entries, next_hash) = take_page(reader)?;
-                Message::Page { id, from_hash, entries, next_hash }
-            }
-            RECOVERED => Message::Recovered { id, from_hash: reader.u64()? },
+            ..=PAGE_KINDS_MAX => Message::Paging(PageMessage::decode_kind(kind, reader)?),
             kind => {
+                let id = reader.varint()?;
                 let key = Key::decode(reader)?;
                 Message::About { id, key, body: Body::decode(kind, reader)? }
             }
@@ -281,23 +235,6 @@ impl Body {
     }
 }
 
-fn put_head(out: &mut Vec<u8>, kind: u8, id: u64, from_hash: u64) {
-    out.push(kind);
-    put_varint(out, id);
-    out.extend_from_slice(&from_hash.to_le_bytes());
-}
-
-fn put_base(out: &mut Vec<u8>, base: &Base) {
-    out.push(u8::from(base.is_some()));
-    if let Some(state) = base {
-        state.encode(out);
-    }
-}
-
-fn take_base(reader: &mut Reader<'_>) -> Result<Base, Malformed> {
-    if take_bool(reader)? { Ok(Some(Arc::decode(reader)?)) } else { Ok(None) }
-}
-
 fn take_bool(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     match reader.u8()? {
         0 => Ok(false),
@@ -311,8 +248,8 @@ mod tests {
     use base::Millis;
     use types::{Incarnation, NodeId};
 
-    use super::super::state::tests::state;
     use super::*;
+    use crate::toolkit::state::tests::state;
 
     fn messages() -> Vec<Message> {
         let key = Key::new(b"k");
@@ -347,12 +284,7 @@ mod tests {
         ];
         let about = |body| Message::About { id: 3, key: key.clone(), body };
         let mut messages: Vec<Message> = bodies.into_iter().map(about).collect();
-        let entries = vec![(key.clone(), report)];
-        messages.extend([
-            Message::List { id: 5, from_hash: 9, limit: 10, want_values: false },
-            Message::Page { id: 6, from_hash: 9, entries, next_hash: Some(u64::MAX) },
-            Message::Recovered { id: 8, from_hash: 1 },
-        ]);
+        messages.push(Message::Paging(PageMessage::Recovered { id: 8, from_hash: 1 }));
         messages
     }
 

@@ -16,7 +16,7 @@
 //!
 //! Their words: round -> slot, propose / prepare -> propose, accept -> accept, commit -> commit,
 //! log-too-high -> `SlotHigh`, log-too-low -> `SlotLow`. Registry of read-modify-writes ->
-//! [`state::Registry`].
+//! [`crate::toolkit::state::Registry`].
 //!
 //! | message | answer | meaning |
 //! |---|---|---|
@@ -71,31 +71,30 @@
 
 mod acceptor;
 pub mod active;
-pub mod batch;
 mod explain;
-mod listing;
 mod machine;
 pub mod message;
+mod paging;
 mod proposer;
 mod reading;
 mod recovery;
 pub mod register;
 pub mod reports;
 mod requests;
-pub mod state;
 
 use types::Key;
 
 use machine::Machine;
 pub use message::{Body, Message};
 pub use register::Register;
-pub use state::State;
 
 use crate::effects::Violation;
 use crate::protocol::{Consistency, Context, Env, Event, Properties, Protocol, Stats};
 use crate::register_cache::{RegisterCache, Weight};
 use crate::replicas::Replicas;
+use crate::toolkit::explainer::EXPLAINER_TICK;
 use crate::toolkit::no_meta::NoMeta;
+use crate::toolkit::pager::PAGER_TICK;
 
 /// One instance. `WAITS`: clients are answered when a majority knows the commit.
 #[derive(Debug)]
@@ -131,11 +130,15 @@ impl<const WAITS: bool> Protocol for ClassicPaxos<WAITS> {
         let machine = &mut self.machine;
         match event {
             Event::Request(request) => machine.on_request(cx, request),
-            Event::List { tag, from_hash, limit } => machine.on_list(cx, tag, from_hash, limit),
-            Event::Explain { tag, key } => machine.on_explain(cx, tag, key),
+            Event::List { tag, from_hash, limit } => {
+                machine.pager.on_list(cx, tag, from_hash, limit)
+            }
+            Event::Explain { tag, key } => machine.explainer.on_explain(cx, tag, key),
             Event::Peer { from, message } => machine.on_message(cx, from, message),
+            Event::Timer(PAGER_TICK) => machine.pager.on_tick(cx),
+            Event::Timer(EXPLAINER_TICK) => machine.explainer.on_tick(cx),
             Event::Timer(_) => machine.on_tick(cx),
-            Event::Scanned(scanned) => machine.on_scanned(cx, scanned),
+            Event::Scanned(scanned) => machine.pager.on_scanned(cx, scanned),
             Event::Forgotten { shard } => machine.on_forgotten(cx, shard),
             Event::Turn => machine.on_turn(cx),
             // Timers resend unanswered messages. A tally is checked against the view when it

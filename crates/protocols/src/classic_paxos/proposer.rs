@@ -5,20 +5,19 @@ use std::sync::Arc;
 use base::Nanos;
 use types::{Key, NodeId, Outcome};
 
-use super::active::{Accepting, Active, Attempt, Operation, Phase, Preparing, may_win};
-use super::batch::Batch;
+use super::active::{Accepting, Active, Phase, Preparing};
 use super::machine::{Cx, Machine, known_base};
 use super::message::{Body, Message};
-use super::register::{Base, slot_of};
-use super::requests::clock;
-use super::state::{OpId, State};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
 use crate::register_cache::CachedRegister;
 use crate::toolkit::back_off::{Resend, pause};
+use crate::toolkit::batch::Batch;
 use crate::toolkit::countdown::Countdown;
+use crate::toolkit::operation::{Attempt, Operation, clock};
 use crate::toolkit::stamp::Stamp;
+use crate::toolkit::state::{Base, OpId, State, slot_of};
 
 /// Commands of one proposal.
 const BATCH_MAX: usize = 512;
@@ -325,7 +324,7 @@ impl Machine {
             _ => return,
         };
         nacks.add(cx.replicas, from.node, from.amnesia);
-        if !may_win(cx.replicas, nacks) {
+        if !cx.replicas.may_win(nacks) {
             self.back_off(cx, active);
         }
     }

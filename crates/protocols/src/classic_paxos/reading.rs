@@ -7,7 +7,7 @@ use super::active::{Active, Phase};
 use super::machine::{Cx, Machine, is_lost};
 use super::message::{Body, Message};
 use super::proposer::ask_missing;
-use super::register::{Base, Register, Report};
+use super::register::{Register, Report};
 use super::reports::Decision;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
@@ -15,6 +15,7 @@ use crate::register_cache::CachedRegister;
 use crate::toolkit::back_off::Resend;
 use crate::toolkit::countdown::Started;
 use crate::toolkit::stamp::Stamp;
+use crate::toolkit::state::Base;
 
 /// How long a read waits for the remaining replicas before it proposes.
 const PATIENCE: Nanos = Nanos::from_millis(2);
@@ -102,7 +103,7 @@ impl Machine {
             active.recover = None;
             self.recovering.remove(&active.key);
             adopt(cx, &active.key, base, promised);
-            self.on_recovered_key(cx, &active.key);
+            self.pager.on_recovered_key(cx, &active.key);
         }
     }
 }

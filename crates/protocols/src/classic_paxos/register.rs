@@ -6,20 +6,11 @@ use std::sync::Arc;
 use base::Millis;
 use types::{Malformed, Reader, Wire, wire};
 
-use super::state::{ExpiryId, State};
 use crate::mutation::{self, Mutation};
 use crate::toolkit::countdown::{Countdown, Started};
 use crate::toolkit::stamp::Stamp;
+use crate::toolkit::state::{Base, ExpiryId, State, slot_of};
 use crate::uptime::Uptime;
-
-/// A committed state; `None`: the key was never written, slot 0.
-pub type Base = Option<Arc<State>>;
-
-/// The slot of a committed state.
-#[must_use]
-pub fn slot_of(base: &Base) -> u64 {
-    base.as_ref().map_or(0, |state| state.slot)
-}
 
 /// The stored state of one key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -317,9 +308,9 @@ impl Wire for Report {
 mod tests {
     use types::{Incarnation, NodeId, TimeToLive};
 
-    use super::super::state::Expiry;
-    use super::super::state::tests::{op, state};
     use super::*;
+    use crate::toolkit::state::Expiry;
+    use crate::toolkit::state::tests::{op, state};
 
     fn ballot(number: u64) -> Stamp {
         Stamp { number, writer: NodeId(1), incarnation: Incarnation(1) }

@@ -5,13 +5,13 @@ use types::{AmnesiaCount, NodeId};
 
 use base::Millis;
 
-use super::register::{Base, Report};
-use super::state::{ExpiryId, State};
+use super::register::Report;
 use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
 use crate::replicas::{Places, ReplicaSet, Replicas, place};
 use crate::toolkit::countdown::Countdown;
 use crate::toolkit::stamp::Stamp;
+use crate::toolkit::state::{Base, ExpiryId, State};
 
 /// The conclusion from reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -136,8 +136,8 @@ mod tests {
 
     use types::{Epoch, Incarnation};
 
-    use super::super::state::tests::state;
     use super::*;
+    use crate::toolkit::state::tests::state;
 
     const SET: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
 

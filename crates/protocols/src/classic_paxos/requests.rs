@@ -1,14 +1,13 @@
 //! Client requests: taken in, answered, and ended at their deadlines.
 
 use base::{Millis, Nanos};
-use types::{Clock, Key, Outcome};
+use types::{Key, Outcome};
 
-use super::active::{Active, Operation, Phase};
-use super::batch::Batch;
+use super::active::{Active, Phase};
 use super::machine::{Alarm, Cx, Machine};
-use super::register::Base;
-use super::state::State;
 use crate::protocol::Request;
+use crate::toolkit::operation::{Attempt, Operation, answer_reads, end_proposed, end_queued};
+use crate::toolkit::state::{Base, State};
 
 /// Operations in progress.
 const OPERATIONS_MAX: usize = 65_536;
@@ -70,20 +69,8 @@ impl Machine {
         base: &Base,
         rest: Option<Millis>,
     ) {
-        while let Some(operation) = active.queue.front_mut() {
-            if !operation.is_read() || operation.step >= active.since {
-                return;
-            }
-            let mut batch = Batch::on(base, rest);
-            let clock = clock(cx);
-            let outcome = batch.run(cx.update, &operation.command, clock);
-            if batch.is_changed() {
-                operation.changes = true;
-                return;
-            }
-            cx.fx.reply(operation.tag, outcome);
-            active.queue.pop_front();
-        }
+        let since = active.since;
+        answer_reads(cx, &mut active.queue, since, base, rest);
     }
 
     /// Ends operations whose time is over.
@@ -91,32 +78,13 @@ impl Machine {
         if cx.now < active.deadline {
             return;
         }
-        let now = cx.now;
-        let is_over = |operation: &Operation| operation.deadline <= now;
-        let mut overdue = false;
         // No accept that contains these was sent for a slot that is not decided.
-        active.queue.retain(|operation| {
-            let is_over = is_over(operation);
-            if is_over {
-                cx.fx.reply(operation.tag, Outcome::NoQuorum);
-            }
-            overdue |= is_over;
-            !is_over
-        });
-        let mut doubtful = Vec::new();
-        let mut end = |ops: &mut Vec<(Operation, Outcome)>| {
-            let over = ops.extract_if(.., |(operation, _)| is_over(operation));
-            doubtful.extend(over.map(|(operation, _)| operation.tag));
-        };
+        let mut overdue = end_queued(cx, &mut active.queue);
         if let Some(attempt) = &mut active.attempt {
-            end(&mut attempt.ops);
+            overdue |= end_proposed(cx, &mut attempt.ops);
         }
         if let Phase::Committing { ops, .. } = &mut active.phase {
-            end(ops);
-        }
-        overdue |= !doubtful.is_empty();
-        for tag in doubtful {
-            cx.fx.reply(tag, Outcome::Unknown);
+            overdue |= end_proposed(cx, ops);
         }
         if overdue {
             let silent = cx.replicas.others().filter(|&node| active.lacks(cx.replicas, node));
@@ -137,7 +105,7 @@ impl Machine {
         if active.look_until.is_some_and(|until| until <= cx.now) {
             (active.look_until, active.voted) = (None, None);
         }
-        let is_over = |it: &super::active::Attempt| it.ops.is_empty() && it.deadline <= cx.now;
+        let is_over = |it: &Attempt| it.ops.is_empty() && it.deadline <= cx.now;
         active.attempt.take_if(|attempt| is_over(attempt));
         let is_wanted = active.attempt.is_some()
             || active.recover.is_some()
@@ -151,9 +119,4 @@ impl Machine {
             active.voted = None;
         }
     }
-}
-
-/// Reads the clock and draws a seed for one command.
-pub(super) fn clock(cx: &mut Cx<'_>) -> Clock {
-    Clock { unix: cx.unix, seed: cx.rng.next_u64() }
 }

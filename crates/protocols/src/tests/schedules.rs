@@ -8,13 +8,13 @@ use types::{Incarnation, Role, Tag};
 
 use super::asks::Ask;
 use super::{Letter, World, node_id};
-use crate::classic_paxos::state::{OpId, Registry, State};
 use crate::classic_paxos::{ClassicPaxos, Register};
 use crate::configured::Configured;
 use crate::craq::Craq;
 use crate::hermes::Hermes;
 use crate::protocol::Protocol;
 use crate::toolkit::stamp::Stamp;
+use crate::toolkit::state::{OpId, Registry, State};
 
 const A: usize = 0;
 const B: usize = 1;

@@ -3,15 +3,22 @@
 //! - [`stamp`]: names that nodes mint once, and their order.
 //! - [`due`]: one timer for many deadlines. [`back_off`]: pauses between attempts.
 //! - [`countdown`]: times to live that replicas count for themselves.
-//! - [`walk`]: pages of a shard from a quorum, for listings and recovery. [`pages`] serves them.
+//! - [`pager`]: listings and recovery of shards; [`walk`] collects pages, [`pages`] serves them.
+//! - [`state`]: the value of a key, its deadline and the operations done. [`batch`] computes the
+//!   next one from the commands of [`operation`].
 //! - [`no_meta`]: the fields of a shard, for protocols without any.
 //!
-//! Quorums are counted by [`crate::quorum`], explanations by [`crate::explaining`].
+//! [`explainer`] asks replicas for explanations. Quorums are counted by [`crate::quorum`].
 
 pub mod back_off;
+pub mod batch;
 pub mod countdown;
 pub mod due;
+pub mod explainer;
 pub mod no_meta;
+pub mod operation;
+pub mod pager;
 pub mod pages;
 pub mod stamp;
+pub mod state;
 pub mod walk;

@@ -1,4 +1,4 @@
-//! The commands queued on a key, run in order on its committed state: one proposal.
+//! The commands queued on a key, run in order on a state: one proposal.
 
 use std::sync::Arc;
 
@@ -9,8 +9,7 @@ use types::{
     Change, Clock, Command, ExpiryChange, NodeId, Outcome, Reply, TimeToLive, Update, View,
 };
 
-use super::register::{Base, slot_of};
-use super::state::{Expiry, ExpiryId, OpId, Registry, State};
+use super::state::{Base, Expiry, ExpiryId, OpId, Registry, State, slot_of};
 
 /// Bytes of a value. A register holds two while a proposal is in progress.
 pub const VALUE_LEN_MAX: usize = (RECORD_LEN_MAX - KEY_LEN_MAX) / 2 - 1024;
@@ -38,7 +37,7 @@ enum Built {
 }
 
 impl<'a> Batch<'a> {
-    /// Starts from a committed state; `rest` is the estimated rest of its time to live.
+    /// Starts from a state; `rest` is the estimated rest of its time to live.
     #[must_use]
     pub fn on(base: &'a Base, rest: Option<Millis>) -> Batch<'a> {
         let expiry = base.as_ref().and_then(|state| state.expiry);
@@ -48,6 +47,11 @@ impl<'a> Batch<'a> {
             expiry: expiry.map(|expiry| Built::Kept { expiry, rest }),
             is_changed: false,
         }
+    }
+
+    #[must_use]
+    pub fn base(&self) -> &'a Base {
+        self.base
     }
 
     #[must_use]
@@ -69,8 +73,8 @@ impl<'a> Batch<'a> {
             Change::None => {}
             Change::Put { value, .. } if value.len() > VALUE_LEN_MAX => {
                 return Outcome::Reply(Reply::error(format!(
-                    "ERR the value is longer than the {VALUE_LEN_MAX} bytes that protocol \
-                     'classic-paxos' stores"
+                    "ERR the value is longer than the {VALUE_LEN_MAX} bytes that this protocol \
+                     stores"
                 )));
             }
             Change::Put { value, expiry } => {

@@ -1,4 +1,7 @@
-//! The replicated state of one key: the value decided at a slot, and the operations done so far.
+//! The replicated state of one key: its value, and the operations done so far. States of a key
+//! form a chain, numbered from 1.
+
+use std::sync::Arc;
 
 use base::Millis;
 use bytes::Bytes;
@@ -45,6 +48,15 @@ impl Registry {
     }
 }
 
+/// A state that the next one is computed from; `None`: the key was never written, slot 0.
+pub type Base = Option<Arc<State>>;
+
+/// The slot of a base.
+#[must_use]
+pub fn slot_of(base: &Base) -> u64 {
+    base.as_ref().map_or(0, |state| state.slot)
+}
+
 /// Names the transition that set a deadline; every other transition copies it. A slot alone is not
 /// enough: two proposals for it may have different deadlines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,12 +74,12 @@ pub struct Expiry {
     pub ends: Millis,
 }
 
-/// The value decided at a slot.
+/// The value at a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct State {
-    /// Slots of a key are decided one after the other, from 1 on.
+    /// The number of the state in its chain, from 1 on.
     pub slot: u64,
-    /// The operation that was decided.
+    /// The operation that made it.
     pub op: OpId,
     pub done: Registry,
     pub expiry: Option<Expiry>,
@@ -135,6 +147,25 @@ impl Wire for Registry {
     }
 }
 
+pub fn put_base(out: &mut Vec<u8>, base: &Base) {
+    out.push(u8::from(base.is_some()));
+    if let Some(state) = base {
+        state.encode(out);
+    }
+}
+
+/// Reads the bytes of [`put_base`].
+///
+/// # Errors
+/// [`Malformed`] when they are none.
+pub fn take_base(reader: &mut Reader<'_>) -> Result<Base, Malformed> {
+    match reader.u8()? {
+        0 => Ok(None),
+        1 => Ok(Some(Arc::decode(reader)?)),
+        _ => Err(Malformed),
+    }
+}
+
 const HAS_VALUE: u8 = 1;
 const HAS_SPAN: u8 = 2;
 const HAS_DEADLINE: u8 = 4;
@@ -191,14 +222,14 @@ impl Wire for State {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(in crate::classic_paxos) fn op(node: u16, seq: u64) -> OpId {
+    pub(crate) fn op(node: u16, seq: u64) -> OpId {
         OpId { node: NodeId(node), incarnation: Incarnation(3), seq }
     }
 
-    pub(in crate::classic_paxos) fn state(slot: u64, value: Option<&'static [u8]>) -> State {
+    pub(crate) fn state(slot: u64, value: Option<&'static [u8]>) -> State {
         let mut done = Registry::default();
         done.note(op(2, slot), |_| true);
         let value = value.map(Bytes::from_static);

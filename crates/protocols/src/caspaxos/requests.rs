@@ -1,0 +1,92 @@
+//! Client requests: taken in, and ended at their deadlines.
+
+use base::{Millis, Nanos};
+use types::{Key, Outcome};
+
+use super::active::{Active, Phase};
+use super::machine::{Alarm, Cx, Machine};
+use crate::protocol::{Protocol, Request};
+use crate::toolkit::operation::{Operation, end_proposed, end_queued};
+use crate::toolkit::state::State;
+
+/// Operations in progress.
+const OPERATIONS_MAX: usize = 65_536;
+/// Deadlines that this node waits for. Other keys expire when they are touched.
+const EXPIRIES_MAX: usize = 65_536;
+/// How long after its deadline a key expires without a client.
+const SLACK: Nanos = Nanos::from_millis(20);
+
+impl Machine {
+    pub(super) fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
+        let Request { tag, key, command, asked_at, .. } = request;
+        let name = super::CasPaxos::NAME;
+        if command.once.is_some() {
+            return cx.fx.reply(tag, Outcome::NoRetries(name));
+        }
+        if command.hold.is_some() {
+            return cx.fx.reply(tag, Outcome::NoTransactions(name));
+        }
+        let deadline = asked_at + self.env.request_timeout;
+        if self.ops >= OPERATIONS_MAX || deadline <= cx.now {
+            return cx.fx.reply(tag, Outcome::NoQuorum);
+        }
+        let step = self.next_step();
+        let operation = Operation { tag, command, deadline, step, changes: false };
+        self.with(cx, &key, |_, _, active| active.push(operation));
+    }
+
+    /// The time of this key may be over.
+    pub(super) fn on_expire(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let until = cx.now + self.env.request_timeout;
+        self.with(cx, key, |_, _, active| active.look_until = Some(until));
+    }
+
+    /// This node's attempt set a deadline: asks a quorum once it is over.
+    pub(super) fn schedule_expiry(&mut self, cx: &Cx<'_>, key: &Key, state: &State) {
+        if let Some(expiry) = state.expiry.filter(|expiry| expiry.id.op == state.op) {
+            let rest = expiry.ends.0.saturating_sub(cx.unix.0);
+            self.expire_later(cx, key, Some(Millis(rest)));
+        }
+    }
+
+    /// Asks a quorum after this rest.
+    pub(super) fn expire_later(&mut self, cx: &Cx<'_>, key: &Key, rest: Option<Millis>) {
+        // A deadline centuries away expires on access.
+        let Some(rest) = rest.and_then(|rest| rest.0.checked_mul(1_000_000)) else { return };
+        if self.due.len() < EXPIRIES_MAX {
+            self.due.set(Alarm::Expire(key.clone()), cx.now + Nanos(rest) + SLACK);
+        }
+    }
+
+    /// Ends operations whose time is over.
+    pub(super) fn end_overdue(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        if cx.now < active.deadline {
+            return;
+        }
+        // Every attempt that contained these is dead.
+        let mut is_overdue = end_queued(cx, &mut active.queue);
+        if let Some(tried) = &mut active.tried {
+            is_overdue |= end_proposed(cx, &mut tried.attempt.ops);
+        }
+        if is_overdue {
+            let silent = cx.replicas.others().filter(|&node| active.lacks(cx.replicas, node));
+            cx.fx.suspects.extend(silent);
+        }
+        let proposed = active.tried.iter().flat_map(|it| &it.attempt.ops);
+        let operations = active.queue.iter().chain(proposed.map(|(operation, _)| operation));
+        let deadlines = operations.map(|operation| operation.deadline);
+        active.deadline = deadlines.min().unwrap_or(Nanos::MAX);
+    }
+
+    /// Gives up the work that no client waits for any more. Others finish it.
+    pub(super) fn give_up(&mut self, cx: &Cx<'_>, active: &mut Active) {
+        if active.look_until.is_some_and(|until| until <= cx.now) {
+            (active.look_until, active.voted) = (None, None);
+        }
+        active.tried.take_if(|it| it.attempt.ops.is_empty() && it.attempt.deadline <= cx.now);
+        active.voted = active.voted.filter(|_| active.look_until.is_some());
+        if !active.is_wanted() {
+            active.phase = Phase::Idle;
+        }
+    }
+}
