@@ -171,6 +171,8 @@ impl World {
         self.note(|| "everything heals".to_string());
         self.network.heal();
         self.network.set_profile(Links::default());
+        // No lease outlasts turns that stop again and again.
+        self.config.late_ppm = 0;
         self.release_stalled();
         for node in 0..self.nodes.len() {
             self.nodes[node].clock.set_wall_right();
