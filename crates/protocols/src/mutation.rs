@@ -216,6 +216,8 @@ base::mutations! {
     UpForCopy = "craq-up-for-copy",
     /// The head does not look for steered commands in the register.
     NoTable = "craq-no-table",
+    /// The head runs a command that its origin has given up behind a newer one.
+    RunsLateSteers = "craq-runs-late-steers",
     /// A version is committed without the shadows.
     ShadowsAreNoEnd = "craq-shadows-are-no-end",
 }

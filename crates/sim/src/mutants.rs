@@ -177,6 +177,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::ReadDirty
         | Mutation::UpForCopy
         | Mutation::NoTable
+        | Mutation::RunsLateSteers
         | Mutation::ShadowsAreNoEnd => &["craq"],
         mutation if is_of_groups(mutation) => &["hermes"],
         // Media go back under stopped nodes: no node relies on their content.

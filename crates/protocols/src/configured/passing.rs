@@ -98,7 +98,7 @@ impl<P: Member> Configured<P> {
         let lost: Vec<(u64, Access)> =
             lost.map(|(&id, sent)| (id, sent.request.command.access)).collect();
         for (id, access) in lost {
-            let outcome = (access != Access::Read).then_some(Outcome::Unknown);
+            let outcome = (!access.is_read()).then_some(Outcome::Unknown);
             self.end_passed(cx, id, outcome);
         }
         self.on_list_reset(cx, node);
@@ -119,8 +119,7 @@ impl<P: Member> Configured<P> {
             .map(|(&id, sent)| (id, sent.request.command.access))
             .collect();
         for (id, access) in over {
-            let is_read = access == Access::Read;
-            let outcome = if is_read { Outcome::NoQuorum } else { Outcome::Unknown };
+            let outcome = if access.is_read() { Outcome::NoQuorum } else { Outcome::Unknown };
             self.end_passed(cx, id, Some(outcome));
         }
         self.expire_lists(cx);
@@ -137,7 +136,7 @@ impl<P: Member> Configured<P> {
         let Pass { id, low, session, key, access, body } = pass;
         let worker = id >> WORKER_SHIFT & WORKERS_MASK;
         let stream = self.passing.streams.entry((from.node, worker)).or_default();
-        if !stream.admit(id, low) && !mutation::is(Mutation::RunsCopies) {
+        if !stream.admit(id, low, (session, key.clone())) && !mutation::is(Mutation::RunsCopies) {
             sometimes!("a copy of a passed request comes");
             return;
         }

@@ -34,7 +34,7 @@ impl Craq {
         }
         let Steer { worker, seq, low, command } = steer;
         let from = From { node, serial: member.serial, worker, seq };
-        match self.streams.admit(from, low) {
+        match self.streams.admit(from, low, key) {
             Admission::New => {}
             Admission::Copy(Progress::Ended(reply)) => {
                 return send(cx, node, key, Body::Done { seq, reply });

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use types::{Reply, Serial};
+use types::{Key, Reply, Serial};
 
 use super::lane::From;
+use crate::mutation::{self, Mutation};
 
 /// The commands of each worker of each member that may come again.
 #[derive(Debug, Default)]
@@ -15,7 +16,13 @@ struct Stream {
     /// Commands below have ended at their origin.
     low: u64,
     /// Those from there on: at most as many as a worker has requests.
-    commands: BTreeMap<u64, Progress>,
+    commands: BTreeMap<u64, Command>,
+}
+
+#[derive(Debug)]
+struct Command {
+    key: Key,
+    progress: Progress,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,7 +42,9 @@ pub(super) enum Admission {
 }
 
 impl Streams {
-    pub fn admit(&mut self, from: From, low: u64) -> Admission {
+    /// A worker has one command on a key at a time. So it has given up those below the newest
+    /// one of the key, and they must not run behind it.
+    pub fn admit(&mut self, from: From, low: u64, key: &Key) -> Admission {
         let stream = self.0.entry((from.serial, from.worker)).or_default();
         if low > stream.low {
             stream.low = low;
@@ -44,19 +53,23 @@ impl Streams {
         if from.seq < stream.low {
             return Admission::Old;
         }
-        match stream.commands.get(&from.seq) {
-            Some(progress) => Admission::Copy(progress.clone()),
-            None => {
-                stream.commands.insert(from.seq, Progress::Running);
-                Admission::New
-            }
+        if let Some(command) = stream.commands.get(&from.seq) {
+            return Admission::Copy(command.progress.clone());
         }
+        let mut later = stream.commands.range(from.seq..);
+        if later.any(|(_, command)| command.key == *key) && !mutation::is(Mutation::RunsLateSteers)
+        {
+            return Admission::Old;
+        }
+        let command = Command { key: key.clone(), progress: Progress::Running };
+        stream.commands.insert(from.seq, command);
+        Admission::New
     }
 
     pub fn end(&mut self, from: From, reply: Option<Reply>) {
         let stream = self.0.get_mut(&(from.serial, from.worker));
-        if let Some(progress) = stream.and_then(|stream| stream.commands.get_mut(&from.seq)) {
-            *progress = Progress::Ended(reply);
+        if let Some(command) = stream.and_then(|stream| stream.commands.get_mut(&from.seq)) {
+            command.progress = Progress::Ended(reply);
         }
     }
 
@@ -76,18 +89,34 @@ mod tests {
 
     use super::*;
 
+    fn from(seq: u64) -> From {
+        From { node: NodeId(2), serial: Serial(7), worker: 0, seq }
+    }
+
     #[test]
     fn copies_get_the_first_reply_until_their_origin_has_it() {
-        let from = |seq| From { node: NodeId(2), serial: Serial(7), worker: 0, seq };
+        let key = Key::new(b"k");
         let mut streams = Streams::default();
-        assert_eq!(streams.admit(from(4), 4), Admission::New);
-        assert_eq!(streams.admit(from(4), 4), Admission::Copy(Progress::Running));
+        assert_eq!(streams.admit(from(4), 4, &key), Admission::New);
+        assert_eq!(streams.admit(from(4), 4, &key), Admission::Copy(Progress::Running));
         streams.end(from(4), Some(Reply::Integer(0)));
         let ended = Progress::Ended(Some(Reply::Integer(0)));
-        assert_eq!(streams.admit(from(4), 4), Admission::Copy(ended));
-        assert_eq!(streams.admit(from(6), 6), Admission::New);
-        assert_eq!(streams.admit(from(4), 4), Admission::Old);
-        assert_eq!(streams.admit(from(5), 5), Admission::Old, "a late low is no lower");
+        assert_eq!(streams.admit(from(4), 4, &key), Admission::Copy(ended));
+        assert_eq!(streams.admit(from(6), 6, &key), Admission::New);
+        assert_eq!(streams.admit(from(4), 4, &key), Admission::Old);
+        assert_eq!(streams.admit(from(5), 5, &key), Admission::Old, "a late low is no lower");
         assert!(streams.has_ended(Serial(7), 0, 5) && !streams.has_ended(Serial(7), 0, 6));
+    }
+
+    /// The register remembers the last command of a member. An earlier one behind it would hide it,
+    /// and the head of the next epoch would run it again.
+    #[test]
+    fn late_command_never_runs_behind_a_newer_one() {
+        let (key, other) = (Key::new(b"k"), Key::new(b"other"));
+        let mut streams = Streams::default();
+        assert_eq!(streams.admit(from(6), 3, &key), Admission::New);
+        streams.end(from(6), Some(Reply::Integer(0)));
+        assert_eq!(streams.admit(from(5), 3, &key), Admission::Old);
+        assert_eq!(streams.admit(from(4), 3, &other), Admission::New, "each key has its order");
     }
 }

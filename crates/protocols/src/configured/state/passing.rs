@@ -1,6 +1,6 @@
 //! Requests under way to full members, and those of other nodes that run here.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use base::Nanos;
 use types::{Incarnation, Key, NodeId, SessionId, Shard, Tag};
@@ -31,17 +31,23 @@ pub(crate) struct Passing {
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) low: u64,
-    pub(crate) seen: BTreeSet<u64>,
+    pub(crate) seen: BTreeMap<u64, (SessionId, Key)>,
 }
 
 impl Stream {
-    /// Notes a request. False if it came before.
-    pub(crate) fn admit(&mut self, id: u64, low: u64) -> bool {
+    /// Notes a request. False if it came before, or is older than another of its session and key:
+    /// the other node has given it up.
+    pub(crate) fn admit(&mut self, id: u64, low: u64, lane: (SessionId, Key)) -> bool {
         if low > self.low {
             self.low = low;
             self.seen = self.seen.split_off(&low);
         }
-        id >= self.low && self.seen.insert(id)
+        let is_late = id < self.low || self.seen.range(id..).any(|(_, newer)| *newer == lane);
+        if !is_late && !self.seen.contains_key(&id) {
+            self.seen.insert(id, lane);
+            return true;
+        }
+        false
     }
 }
 
@@ -108,5 +114,22 @@ impl Passing {
     pub(crate) fn next_id(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_that_was_given_up_never_runs_behind_a_newer_one() {
+        let lane = |session, key: &[u8]| (SessionId(session), Key::new(key));
+        let mut stream = Stream::default();
+        assert!(stream.admit(7, 4, lane(1, b"k")));
+        assert!(!stream.admit(7, 4, lane(1, b"k")), "a copy");
+        assert!(!stream.admit(6, 4, lane(1, b"k")), "given up");
+        assert!(stream.admit(5, 4, lane(2, b"k")), "sessions have no common order");
+        assert!(stream.admit(4, 4, lane(1, b"other")));
+        assert!(!stream.admit(3, 4, lane(3, b"k")), "below the lowest one under way");
     }
 }
