@@ -486,7 +486,9 @@ fn draw_clocks(
         .collect();
     let mut sorted = rates;
     sorted.sort_unstable();
-    (clocks, sorted[nodes - (replicas / 2 + 1)])
+    // One member finds a time to live over, where members are configured.
+    let counting = if needs_config { 1 } else { replicas / 2 + 1 };
+    (clocks, sorted[nodes - counting])
 }
 
 fn draw_keys(rng: &mut Prng, theme: Theme, given: &Given) -> Vec<Mix> {

@@ -199,8 +199,8 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         ops: config.ops,
         faults: config.faults.iter().filter(lives_with).filter(leaves_media).collect(),
         read_modify_write: properties.read_modify_write,
-        // Others are laboratory protocols, or refuse a time to live.
-        expires: registry::find(registration.name).is_some() && !properties.needs_config,
+        // Others are laboratory protocols.
+        expires: registry::find(registration.name).is_some(),
         tells_changes: registration.name == RmwPaxos::NAME,
         spreads: config::knows_outsiders(registration) && config.media_faults == 0,
         total_order: properties.total_order,

@@ -170,6 +170,16 @@ fn craq_shows_uncommitted_values_on_request() {
     assert_eq!(reader.command("GET k").expect("an answer"), nodes.ask(1, "GET k"));
 }
 
+#[test]
+fn hermes_expires_keys() {
+    expires(&HERMES);
+}
+
+#[test]
+fn craq_expires_keys() {
+    expires(&CRAQ);
+}
+
 /// Databases of one cluster have protocols of their own.
 #[test]
 fn each_database_has_its_protocol() {

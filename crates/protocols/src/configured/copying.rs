@@ -10,7 +10,7 @@ use types::{Epoch, Key, Role, Shard, Wire};
 
 use super::envelope::{Copy, Page};
 use super::state::copying::{AskedPage, Copying};
-use super::{COPY_DUE, Configured, Cx, Envelope, Installed, Member, SCAN_TO_COPY};
+use super::{COPY_DUE, Configured, Cx, Envelope, Installed, Member, MemberEvent, SCAN_TO_COPY};
 use crate::effects::Scan;
 use crate::group::GroupReport;
 use crate::mutation::{self, Mutation};
@@ -180,12 +180,14 @@ impl<P: Member> Configured<P> {
         }
         let Ok(copied) = P::Record::from_bytes(record) else { return };
         let merged = match cx.cache.get(key) {
-            CachedRegister::Present(held) => P::merge(Some(held), copied),
-            CachedRegister::Absent | CachedRegister::Lost => P::merge(None, copied),
+            CachedRegister::Present(held) => P::merge(Some(held), copied, cx.uptime),
+            CachedRegister::Absent | CachedRegister::Lost => P::merge(None, copied, cx.uptime),
         };
         if let Some(merged) = merged {
             cx.cache.put(key, merged);
             cx.cache.persist(key);
+            let copied = MemberEvent::Copied { key: key.clone() };
+            self.inside(cx, |member, cx| member.on(cx, copied));
         }
         // A register that was newer already may not be durable yet.
         self.copying.after = self.copying.after.max(cx.cache.ticket(key));

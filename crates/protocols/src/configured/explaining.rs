@@ -24,7 +24,9 @@ impl<P: Member> Configured<P> {
 
     pub(super) fn on_explain_asked(&mut self, cx: &mut Cx<'_, P>, from: Peer, id: u64, key: &Key) {
         let held = match cx.cache.get(key) {
-            CachedRegister::Present(record) => Held::Present(P::explain(record)),
+            CachedRegister::Present(record) => {
+                Held::Present(P::explain(record, cx.uptime, cx.unix))
+            }
             CachedRegister::Absent => Held::Absent,
             CachedRegister::Lost => return,
         };

@@ -90,7 +90,7 @@ impl<P: Member> Configured<P> {
     pub(super) fn on_listed(&mut self, cx: &mut Cx<'_, P>, scanned: Scanned<P::Record>) {
         let Some(requester) = self.listings.scans.remove(&scanned.id) else { return };
         // Of a shard that lost registers some would be missing: the node is sealed then.
-        let listed = self.has_lease(cx).then(|| listed::<P>(scanned));
+        let listed = self.has_lease(cx).then(|| listed::<P>(cx, scanned));
         match (requester, listed) {
             (Requester::Client(wanted), Some(Listed { keys, undecided, next_hash })) => {
                 cx.fx.reply(wanted.tag, Outcome::Listed { keys, undecided, next_hash });
@@ -145,11 +145,11 @@ impl<P: Member> Configured<P> {
     }
 }
 
-fn listed<P: Member>(scanned: Scanned<P::Record>) -> Listed {
+fn listed<P: Member>(cx: &Cx<'_, P>, scanned: Scanned<P::Record>) -> Listed {
     let (mut keys, mut undecided): (Vec<Key>, Vec<Key>) = (Vec::new(), Vec::new());
     for (key, found) in scanned.records {
         match found {
-            ScannedRegister::Present(record) => match P::is_live(&record) {
+            ScannedRegister::Present(record) => match P::is_live(&record, cx.uptime, cx.unix) {
                 Some(true) => keys.push(key),
                 Some(false) => {}
                 None => undecided.push(key),

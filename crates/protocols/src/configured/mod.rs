@@ -41,7 +41,7 @@ mod state;
 
 use std::sync::Arc;
 
-use base::Nanos;
+use base::{Millis, Nanos};
 use bytes::Bytes;
 use types::explain::Record as Explained;
 use types::{Access, Configuration, Epoch, Key, NodeId, Outcome, Reply, Role, Shard, Wire};
@@ -57,6 +57,7 @@ use crate::protocol::{
 };
 use crate::register_cache::{RegisterCache, Weight};
 use crate::replicas::{ReplicaSet, Replicas};
+use crate::uptime::Uptime;
 use state::copying::Copying;
 use state::erasing::Erasing;
 use state::explanations::Explanations;
@@ -106,10 +107,14 @@ pub trait Member: Sized + Send + 'static {
     fn leave(&mut self, cx: &mut Context<'_, Configured<Self>>) -> Vec<Request>;
 
     /// The register that a shadow keeps: the newer of its own and the copied one. `None`: its own.
-    fn merge(held: Option<&Self::Record>, copied: Self::Record) -> Option<Self::Record>;
+    fn merge(
+        held: Option<&Self::Record>,
+        copied: Self::Record,
+        uptime: &dyn Uptime,
+    ) -> Option<Self::Record>;
 
     /// True for a register that shows a value to clients; `None` if that is not decided here.
-    fn is_live(record: &Self::Record) -> Option<bool>;
+    fn is_live(record: &Self::Record, uptime: &dyn Uptime, unix: Millis) -> Option<bool>;
 
     /// Runs a read on the value held here, committed or not. `None` if the value is unknown.
     fn read_uncommitted(
@@ -120,7 +125,7 @@ pub trait Member: Sized + Send + 'static {
         None
     }
 
-    fn explain(record: &Self::Record) -> Explained;
+    fn explain(record: &Self::Record, uptime: &dyn Uptime, unix: Millis) -> Explained;
 
     fn weight(key: &Key, record: &Self::Record) -> Weight;
 
@@ -143,6 +148,10 @@ pub enum MemberEvent<P: Member> {
         from: NodeId,
         message: P::Message,
     },
+    /// A copied register was taken.
+    Copied {
+        key: Key,
+    },
     /// The connection to this node ended.
     PeerReset {
         node: NodeId,
@@ -153,6 +162,12 @@ pub enum MemberEvent<P: Member> {
     },
     Timer(TimerId),
     Turn,
+}
+
+/// The outcome of a request that may have changed the register.
+pub(crate) fn given_up(request: &Request) -> Outcome {
+    // A read that found a time to live over has shown no value.
+    if request.command.access.is_read() { Outcome::NoQuorum } else { Outcome::Unknown }
 }
 
 /// The installed configuration, as this node sees it.

@@ -4,8 +4,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-use types::{Access, Change, Clock, ExpiryChange, Key, NodeId, Outcome, Reply, Serial, TimeToLive};
+use types::{Access, Key, NodeId, Outcome, Reply, Serial};
 
 use super::lane::{From, Lane, Origin, Pend, Steered, Waiting};
 use super::message::{Body, Steer};
@@ -13,8 +12,8 @@ use super::register::{Ran, Register};
 use super::streams::{Admission, Progress};
 use super::version::Version;
 use super::{Craq, Cx, Held, REQUESTS_MAX, chain, held, send};
-use crate::configured::Member;
 use crate::mutation::{self, Mutation};
+use crate::toolkit::content::Effect;
 
 /// Commands that become one version.
 const BATCH_MAX: usize = 256;
@@ -22,8 +21,15 @@ const BATCH_MAX: usize = 256;
 /// The next version while commands are added to it.
 struct Batch {
     register: Register,
+    next: Version,
     origins: Vec<(Origin, Reply)>,
     serial: Serial,
+}
+
+impl Batch {
+    fn run(&self, cx: &mut Cx<'_, '_>, command: &[u8]) -> Effect<Version> {
+        self.register.content.run(&mut **cx, self.next, command)
+    }
 }
 
 impl Craq {
@@ -97,8 +103,7 @@ impl Craq {
                 && !self.streams.has_ended(ran.origin, ran.worker, ran.seq)
         };
         register.ran.retain(is_needed);
-        cx.cache.put(key, register);
-        cx.cache.persist(key);
+        self.store(cx, key, register);
         let lane = self.lane(cx, key);
         lane.pend = Some(Pend { version, since: cx.now, has_next: false, origins });
         lane.wait(cx.now);
@@ -127,12 +132,12 @@ impl Craq {
                 Origin::Own(waiting) => {
                     cx.fx.reply(waiting.request.tag, Outcome::Reply(reply));
                 }
-                Origin::Steered(from) => self.end_steered(cx, key, from, Some(reply)),
+                Origin::Steered(from) => self.end_steered(cx, key, from, reply),
             }
         }
     }
 
-    fn end_steered(&mut self, cx: &mut Cx<'_, '_>, key: &Key, from: From, reply: Option<Reply>) {
+    fn end_steered(&mut self, cx: &mut Cx<'_, '_>, key: &Key, from: From, reply: Reply) {
         self.streams.end(from, reply.clone());
         send(cx, from.node, key, Body::Done { seq: from.seq, reply });
     }
@@ -144,7 +149,8 @@ impl Craq {
         let mut waiting = std::mem::take(&mut lane.waiting);
         let register = super::register_of(cx, key);
         let serial = cx.me().serial;
-        let mut batch = Batch { register, origins: Vec::new(), serial };
+        let next = register.version.next(cx.configuration.epoch);
+        let mut batch = Batch { register, next, origins: Vec::new(), serial };
         self.add_steered(cx, key, &mut batch, &mut steered);
         self.add_own(cx, &mut batch, &mut waiting);
         let lane = self.lane(cx, key);
@@ -174,33 +180,35 @@ impl Craq {
             if !mutation::is(Mutation::NoTable)
                 && let Some(reply) = batch.register.reply_to(serial, seq)
             {
-                let reply = Some(reply.clone());
+                let reply = reply.clone();
                 self.end_steered(cx, key, next.from, reply);
                 continue;
             }
-            match run(cx, batch.register.value.as_ref(), &next.command) {
-                Effect::Changed { value, reply } => {
-                    batch.register.value = value;
+            match batch.run(cx, &next.command) {
+                Effect::Changed { content, reply } => {
+                    batch.register.content = content;
                     batch.register.note(Ran { origin: serial, worker, seq, reply: reply.clone() });
                     batch.origins.push((Origin::Steered(next.from), reply));
                 }
                 // It is a read: of a value that is not committed yet, it has to wait.
                 Effect::Unchanged { reply } if batch.origins.is_empty() && cx.is_covered() => {
-                    self.end_steered(cx, key, next.from, Some(reply));
+                    self.end_steered(cx, key, next.from, reply);
                 }
                 Effect::Unchanged { .. } => {
                     steered.push_front(next);
                     break;
                 }
-                Effect::Refused => self.end_steered(cx, key, next.from, None),
             }
         }
     }
 
     fn add_own(&mut self, cx: &mut Cx<'_, '_>, batch: &mut Batch, waiting: &mut VecDeque<Waiting>) {
         while batch.origins.len() < BATCH_MAX
-            && let Some(next) =
-                waiting.pop_front_if(|next| next.request.command.access != Access::Read)
+            && let Some(next) = {
+                // A read of a key whose time is over leaves a deletion behind.
+                let is_over = batch.register.content.is_over(cx.uptime, cx.unix);
+                waiting.pop_front_if(|it| is_over || it.request.command.access != Access::Read)
+            }
         {
             let tag = next.request.tag;
             let ran = next.seq.and_then(|seq| batch.register.reply_to(batch.serial, seq));
@@ -209,9 +217,9 @@ impl Craq {
                 self.forget(&next);
                 continue;
             }
-            match run(cx, batch.register.value.as_ref(), &next.request.command.body) {
-                Effect::Changed { value, reply } => {
-                    batch.register.value = value;
+            match batch.run(cx, &next.request.command.body) {
+                Effect::Changed { content, reply } => {
+                    batch.register.content = content;
                     self.forget(&next);
                     batch.origins.push((Origin::Own(next), reply));
                 }
@@ -224,35 +232,7 @@ impl Craq {
                     waiting.push_front(next);
                     break;
                 }
-                Effect::Refused => {
-                    cx.fx.reply(tag, Outcome::Unsupported(Craq::NAME));
-                    self.forget(&next);
-                }
             }
         }
-    }
-}
-
-/// The result of a command.
-pub(super) enum Effect {
-    Changed { value: Option<Bytes>, reply: Reply },
-    Unchanged { reply: Reply },
-    Refused,
-}
-
-pub(super) fn run(cx: &mut Cx<'_, '_>, found: Option<&Bytes>, command: &Bytes) -> Effect {
-    let found =
-        types::View { value: found.map(|value| &value[..]), ttl: TimeToLive::Never, ends: None };
-    let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
-    let applied = cx.update.apply(found, command, clock);
-    let reply = applied.reply;
-    match applied.change {
-        Change::None => Effect::Unchanged { reply },
-        Change::Put {
-            value,
-            expiry: ExpiryChange::Keep | ExpiryChange::Set(TimeToLive::Never),
-        } => Effect::Changed { value: Some(value), reply },
-        Change::Delete => Effect::Changed { value: None, reply },
-        Change::Put { .. } | Change::Expire(_) => Effect::Refused,
     }
 }

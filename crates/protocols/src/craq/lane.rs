@@ -9,6 +9,7 @@ use types::{NodeId, Reply, Serial};
 use super::version::Version;
 use crate::protocol::Request;
 use crate::toolkit::back_off::Resend;
+use crate::toolkit::content::Content;
 
 /// Exists while a request or a write of the key is in progress here.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ pub(super) struct Waiting {
 pub(super) struct Asking {
     pub id: u64,
     pub version: Version,
-    pub value: Option<Bytes>,
+    pub content: Content<Version>,
     /// The requests that waited when it was sent. Later ones need a later answer.
     pub count: usize,
 }

@@ -8,6 +8,7 @@ use super::register::Register;
 use super::version::Version;
 use crate::protocol;
 use crate::protocol::Touches;
+use crate::toolkit::content::Content;
 
 /// Names its key: members may run different numbers of workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,8 +21,8 @@ pub struct Message {
 pub enum Body {
     /// To the head: run this command once.
     Steer(Steer),
-    /// The steered command has ended. `None`: it is refused.
-    Done { seq: u64, reply: Option<Reply> },
+    /// The steered command has ended.
+    Done { seq: u64, reply: Reply },
     /// Every member before the receiver holds this version or a newer one durably: hold it, and
     /// tell the next one.
     Down { register: Register },
@@ -33,8 +34,10 @@ pub enum Body {
     Nudge { version: Version },
     /// To the last full member: is this version the committed one?
     AskTail { id: u64, version: Version },
-    /// The committed version, with its value if it is another one.
-    Tail { id: u64, version: Version, value: Option<Option<Bytes>> },
+    /// The committed version, with its content if it is another one.
+    Tail { id: u64, version: Version, content: Option<Content<Version>> },
+    /// To this node itself, then to the head: the time to live of the key is over here.
+    Expire,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,10 +68,7 @@ const HAVE: u8 = 5;
 const NUDGE: u8 = 6;
 const ASK_TAIL: u8 = 7;
 const TAIL: u8 = 8;
-
-const NONE: u8 = 0;
-const SOME: u8 = 1;
-const DELETED: u8 = 2;
+const EXPIRE: u8 = 9;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -81,16 +81,14 @@ impl Wire for Message {
             Body::Nudge { .. } => NUDGE,
             Body::AskTail { .. } => ASK_TAIL,
             Body::Tail { .. } => TAIL,
+            Body::Expire => EXPIRE,
         });
         self.key.encode(out);
         match &self.body {
             Body::Steer(steer) => steer.encode(out),
             Body::Done { seq, reply } => {
                 put_varint(out, *seq);
-                out.push(if reply.is_some() { SOME } else { NONE });
-                if let Some(reply) = reply {
-                    reply.encode(out);
-                }
+                reply.encode(out);
             }
             Body::Down { register } => register.encode(out),
             Body::Up { version } | Body::Have { version } | Body::Nudge { version } => {
@@ -100,18 +98,13 @@ impl Wire for Message {
                 put_varint(out, *id);
                 version.encode(out);
             }
-            Body::Tail { id, version, value } => {
+            Body::Tail { id, version, content } => {
                 put_varint(out, *id);
                 version.encode(out);
-                match value {
-                    None => out.push(NONE),
-                    Some(None) => out.push(DELETED),
-                    Some(Some(value)) => {
-                        out.push(SOME);
-                        value.encode(out);
-                    }
-                }
+                // The flag tells whether there is one.
+                content.as_ref().unwrap_or(&Content::DELETED).put(out, content.is_some());
             }
+            Body::Expire => {}
         }
     }
 
@@ -120,15 +113,7 @@ impl Wire for Message {
         let key = Key::decode(reader)?;
         let body = match kind {
             STEER => Body::Steer(Steer::decode(reader)?),
-            DONE => {
-                let seq = reader.varint()?;
-                let reply = match reader.u8()? {
-                    NONE => None,
-                    SOME => Some(Reply::decode(reader)?),
-                    _ => return Err(Malformed),
-                };
-                Body::Done { seq, reply }
-            }
+            DONE => Body::Done { seq: reader.varint()?, reply: Reply::decode(reader)? },
             DOWN => Body::Down { register: Register::decode(reader)? },
             UP => Body::Up { version: Version::decode(reader)? },
             HAVE => Body::Have { version: Version::decode(reader)? },
@@ -136,14 +121,10 @@ impl Wire for Message {
             ASK_TAIL => Body::AskTail { id: reader.varint()?, version: Version::decode(reader)? },
             TAIL => {
                 let (id, version) = (reader.varint()?, Version::decode(reader)?);
-                let value = match reader.u8()? {
-                    NONE => None,
-                    DELETED => Some(None),
-                    SOME => Some(Some(Bytes::decode(reader)?)),
-                    _ => return Err(Malformed),
-                };
-                Body::Tail { id, version, value }
+                let (content, has_content) = Content::take(reader)?;
+                Body::Tail { id, version, content: has_content.then_some(content) }
             }
+            EXPIRE => Body::Expire,
             _ => return Err(Malformed),
         };
         Ok(Message { key, body })
@@ -173,26 +154,27 @@ mod tests {
     use types::Epoch;
 
     use super::*;
+    use crate::toolkit::content::tests::contents;
 
     #[test]
     fn messages_round_trip_and_reject_truncation() {
         let version = Version { epoch: Epoch(2), number: 300 };
         let command = Bytes::from_static(b"c");
-        let value = Some(Bytes::from_static(b"v"));
-        let register = Register { version, value: value.clone(), is_clean: false, ran: Vec::new() };
+        let content = contents(version).swap_remove(2);
+        let register = Register { version, content: content.clone(), ..Register::ABSENT };
         let steer = Steer { worker: 1, seq: 300, low: 299, command };
         let bodies = [
             Body::Steer(steer),
-            Body::Done { seq: 3, reply: None },
-            Body::Done { seq: 3, reply: Some(Reply::Integer(4)) },
+            Body::Done { seq: 3, reply: Reply::Integer(4) },
             Body::Down { register },
             Body::Up { version },
             Body::Have { version },
             Body::Nudge { version },
             Body::AskTail { id: 9, version },
-            Body::Tail { id: 9, version, value: None },
-            Body::Tail { id: 9, version, value: Some(None) },
-            Body::Tail { id: 9, version, value: Some(value) },
+            Body::Tail { id: 9, version, content: None },
+            Body::Tail { id: 9, version, content: Some(Content::DELETED) },
+            Body::Tail { id: 9, version, content: Some(content) },
+            Body::Expire,
         ];
         for body in bodies {
             let message = Message { key: Key::new(b"k"), body };

@@ -42,11 +42,15 @@
 //! opposite: the new version of the head replaces it.
 //!
 //! Departures: the new tail never commits by itself, it asks the head. The head waits instead of
-//! asking the tail. A dirty version of an earlier epoch is renamed. A time to live is refused.
+//! asking the tail. A dirty version of an earlier epoch is renamed.
+//!
+//! **Times to live** are counted by each member. A member at which one is over asks the head, which
+//! deletes the key once its own count is over. So the key ends by a version like any other.
 //!
 //! Start reading at `Craq::on`.
 
 mod chain;
+mod expiring;
 mod head;
 mod lane;
 pub mod message;
@@ -57,10 +61,10 @@ pub mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Nanos, checksum};
+use base::{Millis, Nanos, checksum};
 use bytes::Bytes;
 use types::explain::Record as Explained;
-use types::{Clock, Key, NodeId, Outcome, Reply, Ticket, TimeToLive, View};
+use types::{Key, NodeId, Reply, Ticket};
 
 use lane::{Lane, Origin, Pend};
 use message::Body;
@@ -69,16 +73,20 @@ pub use register::Register;
 use streams::Streams;
 pub use version::Version;
 
-use crate::configured::{Configured, Inside, Member, MemberEvent};
+use crate::configured::{Configured, Inside, Member, MemberEvent, given_up};
 use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
+use crate::toolkit::content::{Content, Effect};
+use crate::toolkit::due::Due;
 use crate::toolkit::no_meta::NoMeta;
+use crate::uptime::Uptime;
 
 /// Keys with work in progress, and steered requests.
 const REQUESTS_MAX: usize = 65_536;
 const TICK: TimerId = TimerId(0);
+const ENDS: TimerId = TimerId(1);
 
 /// One instance of craq.
 #[derive(Debug)]
@@ -96,6 +104,8 @@ pub struct Craq {
     /// When each lane acts next.
     due: BTreeSet<(Nanos, Key)>,
     armed_at: Option<Nanos>,
+    /// When times to live are over.
+    ends: Due<Key>,
 }
 
 type Cx<'c, 'a> = Inside<'c, 'a, Craq>;
@@ -127,6 +137,7 @@ impl Member for Craq {
             stalled: BTreeMap::new(),
             due: BTreeSet::new(),
             armed_at: None,
+            ends: Due::new(ENDS),
         }
     }
 
@@ -134,11 +145,14 @@ impl Member for Craq {
         match event {
             MemberEvent::Request(request) => self.on_request(cx, request),
             MemberEvent::Message { from, message } => self.on_message(cx, from, message),
+            MemberEvent::Timer(ENDS) => self.on_ends(cx),
             MemberEvent::Timer(_) => self.on_tick(cx),
+            MemberEvent::Copied { key } => self.watch(cx, &key),
             // Timers resend unanswered messages.
             MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
         }
         self.arm(cx);
+        self.ends.arm(cx.fx);
     }
 
     /// Answers and acknowledgements of the last epoch are void.
@@ -166,12 +180,12 @@ impl Member for Craq {
             cx.cache.unpin(&key);
             for (origin, _) in lane.pend.into_iter().flat_map(|pend| pend.origins) {
                 if let Origin::Own(waiting) = origin {
-                    cx.fx.reply(waiting.request.tag, Outcome::Unknown);
+                    cx.fx.reply(waiting.request.tag, given_up(&waiting.request));
                 }
             }
             for waiting in lane.waiting {
                 match waiting.seq {
-                    Some(_) => cx.fx.reply(waiting.request.tag, Outcome::Unknown),
+                    Some(_) => cx.fx.reply(waiting.request.tag, given_up(&waiting.request)),
                     None => untried.push(waiting.request),
                 }
             }
@@ -181,10 +195,12 @@ impl Member for Craq {
         self.stalled.clear();
         self.due.clear();
         self.armed_at = None;
+        self.ends = Due::new(ENDS);
         untried
     }
 
-    fn merge(held: Option<&Register>, copied: Register) -> Option<Register> {
+    fn merge(held: Option<&Register>, copied: Register, uptime: &dyn Uptime) -> Option<Register> {
+        let copied = copied.arrive(held, uptime);
         match held {
             Some(held) if held.version > copied.version => None,
             // Every member holds it, whichever of the two copies says so.
@@ -198,36 +214,36 @@ impl Member for Craq {
         key: &Key,
         command: &Bytes,
     ) -> Option<Reply> {
-        let value = match cx.cache.get(key) {
-            CachedRegister::Present(register) => register.value.clone(),
-            CachedRegister::Absent => None,
+        let content = match cx.cache.get(key) {
+            CachedRegister::Present(register) => register.content.clone(),
+            CachedRegister::Absent => Content::DELETED,
             CachedRegister::Lost => return None,
         };
-        let found = View { value: value.as_deref(), ttl: TimeToLive::Never, ends: None };
-        let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
-        Some(cx.update.apply(found, command, clock).reply)
+        match content.run(cx, Version::NONE, command) {
+            Effect::Changed { reply, .. } | Effect::Unchanged { reply } => Some(reply),
+        }
     }
 
-    fn is_live(register: &Register) -> Option<bool> {
-        register.is_clean.then(|| register.value.is_some())
+    fn is_live(register: &Register, uptime: &dyn Uptime, unix: Millis) -> Option<bool> {
+        let is_decided = register.is_clean && !register.content.is_over(uptime, unix);
+        is_decided.then(|| !register.content.is_empty())
     }
 
-    fn explain(register: &Register) -> Explained {
+    fn explain(register: &Register, uptime: &dyn Uptime, unix: Millis) -> Explained {
         let Version { epoch, number } = register.version;
-        let bytes: &[u8] = register.value.as_deref().unwrap_or_default();
+        let bytes: &[u8] = register.content.value.as_deref().unwrap_or_default();
         Explained {
             round: format!("{}.{number}", epoch.0),
             version: number,
-            is_tombstone: register.value.is_none(),
+            is_tombstone: register.content.is_empty(),
             value_len: bytes.len(),
             checksum: checksum::hash(bytes),
-            rest: None,
+            rest: register.content.countdown(uptime, unix).rest(),
         }
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
-        let len = |value: &Bytes| Weight::of_key(key.bytes().len() + value.len(), false);
-        register.value.as_ref().map_or(Weight::NONE, len)
+        register.content.weight(key)
     }
 
     fn check(&self, cache: &RegisterCache<Register>) -> Result<(), Violation> {
@@ -273,7 +289,7 @@ impl Craq {
                 }
                 false => own.for_each(|(origin, _)| {
                     if let Origin::Own(waiting) = origin {
-                        cx.fx.reply(waiting.request.tag, Outcome::Unknown);
+                        cx.fx.reply(waiting.request.tag, given_up(&waiting.request));
                     }
                 }),
             }
@@ -294,7 +310,10 @@ impl Craq {
             Body::Have { version } => self.on_have(cx, from, &key, version),
             Body::Nudge { version } => self.on_nudge(cx, from, &key, version),
             Body::AskTail { id, version } => self.on_ask_tail(cx, from, &key, (id, version)),
-            Body::Tail { id, version, value } => self.on_tail(cx, &key, id, (version, value)),
+            Body::Tail { id, version, content } => {
+                self.on_tail(cx, &key, id, (version, content));
+            }
+            Body::Expire => self.on_expire(cx, from, &key),
         }
     }
 
@@ -306,8 +325,12 @@ impl Craq {
         match held(cx, key) {
             Held::Lost => return,
             Held::Clean(held) | Held::Dirty(held) if held < version => {
-                cx.cache.put(key, Register { is_clean: false, ..register.clone() });
-                cx.cache.persist(key);
+                let held = match cx.cache.get(key) {
+                    CachedRegister::Present(held) => Some(held),
+                    CachedRegister::Absent | CachedRegister::Lost => None,
+                };
+                let here = register.clone().arrive(held, cx.uptime);
+                self.store(cx, key, Register { is_clean: false, ..here });
                 self.stalled.remove(key);
             }
             Held::Clean(_) => return send(cx, from, key, Body::Up { version }),
@@ -395,9 +418,7 @@ fn held(cx: &Cx<'_, '_>, key: &Key) -> Held {
 fn register_of(cx: &Cx<'_, '_>, key: &Key) -> Register {
     match cx.cache.get(key) {
         CachedRegister::Present(register) => register.clone(),
-        CachedRegister::Absent | CachedRegister::Lost => {
-            Register { version: Version::NONE, value: None, is_clean: true, ran: Vec::new() }
-        }
+        CachedRegister::Absent | CachedRegister::Lost => Register::ABSENT,
     }
 }
 

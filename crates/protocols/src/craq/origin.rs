@@ -1,16 +1,16 @@
 //! The side of the member that was asked: reads of clean keys are local, writes go to the head.
 
-use bytes::Bytes;
 use types::{Access, Key, NodeId, Outcome, Reply};
 
-use super::head::{Effect, run};
 use super::lane::{Asking, Lane, Origin, Waiting};
 use super::message::{Body, Steer};
 use super::version::Version;
 use super::{Craq, Cx, Held, REQUESTS_MAX, chain, held, register_of, send};
-use crate::configured::{Configured, Member};
+use crate::configured::{Configured, given_up};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Context, Request};
+use crate::register_cache::CachedRegister;
+use crate::toolkit::content::{Content, Effect};
 
 /// Reads of other members that wait at the last full one, per key.
 const ASKERS_MAX: usize = 1_024;
@@ -76,7 +76,7 @@ impl Craq {
     fn go_on_behind(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let Some(first) = lane.waiting.front() else { return };
-        if first.request.command.access != Access::Read {
+        if first.request.command.access != Access::Read || is_over_here(cx, key) {
             if !lane.is_steering {
                 lane.is_steering = true;
                 lane.wait(cx.now);
@@ -89,9 +89,9 @@ impl Craq {
                 let reads = lane.waiting.iter();
                 let reads = reads.take_while(|it| it.request.command.access == Access::Read);
                 let count = reads.count();
-                let value = register_of(cx, key).value;
+                let content = register_of(cx, key).content;
                 self.next_seq += 1;
-                lane.asking = Some(Asking { id: self.next_seq, version, value, count });
+                lane.asking = Some(Asking { id: self.next_seq, version, content, count });
                 lane.wait(cx.now);
                 self.ask_tail(cx, key);
             }
@@ -118,8 +118,8 @@ impl Craq {
         if !is_readable {
             return true;
         }
-        let value = register_of(cx, key).value;
-        self.read(cx, key, value.as_ref(), usize::MAX)
+        let content = register_of(cx, key).content;
+        self.read(cx, key, &content, usize::MAX)
     }
 
     /// Answers up to `count` of the first waiting reads by a committed value.
@@ -127,7 +127,7 @@ impl Craq {
         &mut self,
         cx: &mut Cx<'_, '_>,
         key: &Key,
-        value: Option<&Bytes>,
+        content: &Content<Version>,
         mut count: usize,
     ) -> bool {
         let Some(lane) = self.lanes.get_mut(key) else { return true };
@@ -137,19 +137,20 @@ impl Craq {
         {
             let tag = first.request.tag;
             let body = first.request.command.body.clone();
-            let reply = match run(cx, value, &body) {
-                Effect::Unchanged { reply } | Effect::Changed { reply, .. } => Some(reply),
-                Effect::Refused => None,
+            let reply = match content.run(&mut **cx, Version::NONE, &body) {
+                Effect::Unchanged { reply } => reply,
+                // Its time is over: the head deletes it.
+                Effect::Changed { .. } => return true,
             };
-            match reply {
-                Some(reply) if !cx.reply_read(tag, reply.clone()) => {
-                    lane.look_again(cx.now);
-                    return false;
-                }
-                Some(_) => {}
-                None => cx.fx.reply(tag, Outcome::Unsupported(Craq::NAME)),
+            if !cx.reply_read(tag, reply) {
+                lane.look_again(cx.now);
+                return false;
             }
-            lane.waiting.pop_front();
+            // The head may have been asked meanwhile.
+            if let Some(seq) = lane.waiting.pop_front().and_then(|read| read.seq) {
+                lane.is_steering = false;
+                self.open.remove(&seq);
+            }
             lane.asking = lane
                 .asking
                 .take_if(|asking| asking.count > 1)
@@ -178,13 +179,7 @@ impl Craq {
         send(cx, head, key, Body::Steer(Steer { worker, seq, low, command }));
     }
 
-    pub(super) fn on_done(
-        &mut self,
-        cx: &mut Cx<'_, '_>,
-        key: &Key,
-        seq: u64,
-        reply: Option<Reply>,
-    ) {
+    pub(super) fn on_done(&mut self, cx: &mut Cx<'_, '_>, key: &Key, seq: u64, reply: Reply) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         if !lane.is_steering || lane.waiting.front().is_none_or(|first| first.seq != Some(seq)) {
             return;
@@ -192,11 +187,7 @@ impl Craq {
         let Some(first) = lane.waiting.pop_front() else { return };
         lane.is_steering = false;
         self.forget(&first);
-        let outcome = match reply {
-            Some(reply) => Outcome::Reply(reply),
-            None => Outcome::Unsupported(Craq::NAME),
-        };
-        cx.fx.reply(first.request.tag, outcome);
+        cx.fx.reply(first.request.tag, Outcome::Reply(reply));
         self.advance(cx, key);
     }
 }
@@ -246,18 +237,19 @@ impl Craq {
         cx: &mut Cx<'_, '_>,
         key: &Key,
         id: u64,
-        (version, value): (Version, Option<Option<Bytes>>),
+        (version, content): (Version, Option<Content<Version>>),
     ) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let Some(asking) = lane.asking.take_if(|asking| asking.id == id) else { return };
         let count = asking.count;
-        match value {
+        match content {
             None => {
                 super::note_clean(cx, key, version);
-                self.read(cx, key, asking.value.as_ref(), count);
+                self.read(cx, key, &asking.content, count);
             }
-            Some(value) => {
-                self.read(cx, key, value.as_ref(), count);
+            Some(content) => {
+                let content = content.arrive(None, cx.uptime);
+                self.read(cx, key, &content, count);
                 if asking.version.epoch < cx.configuration.epoch {
                     nudge(cx, key, asking.version);
                 }
@@ -267,10 +259,21 @@ impl Craq {
     }
 }
 
+/// True if the register here is clean, and its time to live over.
+fn is_over_here(cx: &Cx<'_, '_>, key: &Key) -> bool {
+    match cx.cache.get(key) {
+        CachedRegister::Present(register) => {
+            register.is_clean && register.content.is_over(cx.uptime, cx.unix)
+        }
+        CachedRegister::Absent | CachedRegister::Lost => false,
+    }
+}
+
 fn answer(cx: &mut Cx<'_, '_>, key: &Key, (to, id, version): (NodeId, u64, Version)) {
     let register = register_of(cx, key);
-    let value = (register.version != version).then_some(register.value);
-    send(cx, to, key, Body::Tail { id, version: register.version, value });
+    let content =
+        (register.version != version).then(|| register.content.with_rest(cx.uptime, cx.unix));
+    send(cx, to, key, Body::Tail { id, version: register.version, content });
 }
 
 fn nudge(cx: &mut Cx<'_, '_>, key: &Key, version: Version) {
@@ -315,7 +318,7 @@ impl Craq {
             };
             for (origin, _) in pend.origins.extract_if(.., is_over) {
                 if let Origin::Own(waiting) = origin {
-                    cx.fx.reply(waiting.request.tag, Outcome::Unknown);
+                    cx.fx.reply(waiting.request.tag, given_up(&waiting.request));
                 }
             }
         }
@@ -325,7 +328,10 @@ impl Craq {
                 .asking
                 .take_if(|asking| asking.count > 1)
                 .map(|asking| Asking { count: asking.count - 1, ..asking });
-            let outcome = if waiting.seq.is_some() { Outcome::Unknown } else { Outcome::NoQuorum };
+            let outcome = match waiting.seq {
+                Some(_) => given_up(&waiting.request),
+                None => Outcome::NoQuorum,
+            };
             if let Some(seq) = waiting.seq {
                 self.open.remove(&seq);
             }

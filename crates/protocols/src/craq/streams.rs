@@ -28,8 +28,7 @@ struct Command {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
     Running,
-    /// `None`: it is refused.
-    Ended(Option<Reply>),
+    Ended(Reply),
 }
 
 /// The answer to a steered command.
@@ -66,7 +65,7 @@ impl Streams {
         Admission::New
     }
 
-    pub fn end(&mut self, from: From, reply: Option<Reply>) {
+    pub fn end(&mut self, from: From, reply: Reply) {
         let stream = self.0.get_mut(&(from.serial, from.worker));
         if let Some(command) = stream.and_then(|stream| stream.commands.get_mut(&from.seq)) {
             command.progress = Progress::Ended(reply);
@@ -99,8 +98,8 @@ mod tests {
         let mut streams = Streams::default();
         assert_eq!(streams.admit(from(4), 4, &key), Admission::New);
         assert_eq!(streams.admit(from(4), 4, &key), Admission::Copy(Progress::Running));
-        streams.end(from(4), Some(Reply::Integer(0)));
-        let ended = Progress::Ended(Some(Reply::Integer(0)));
+        streams.end(from(4), Reply::Integer(0));
+        let ended = Progress::Ended(Reply::Integer(0));
         assert_eq!(streams.admit(from(4), 4, &key), Admission::Copy(ended));
         assert_eq!(streams.admit(from(6), 6, &key), Admission::New);
         assert_eq!(streams.admit(from(4), 4, &key), Admission::Old);
@@ -115,7 +114,7 @@ mod tests {
         let (key, other) = (Key::new(b"k"), Key::new(b"other"));
         let mut streams = Streams::default();
         assert_eq!(streams.admit(from(6), 3, &key), Admission::New);
-        streams.end(from(6), Some(Reply::Integer(0)));
+        streams.end(from(6), Reply::Integer(0));
         assert_eq!(streams.admit(from(5), 3, &key), Admission::Old);
         assert_eq!(streams.admit(from(4), 3, &other), Admission::New, "each key has its order");
     }

@@ -1,9 +1,6 @@
 //! The coordinator's side: from a request to its reply, one write at a time per key and node.
 
-use bytes::Bytes;
-use types::{
-    Access, Change, Clock, Command, ExpiryChange, Key, NodeId, Outcome, Reply, TimeToLive,
-};
+use types::{Access, Key, NodeId, Outcome};
 
 use super::lane::{Lane, Origin, Pend, Waiting};
 use super::message::Message;
@@ -12,11 +9,12 @@ use super::version::Version;
 use super::{Cx, Hermes, PATIENCE, RESEND_FIRST, RESEND_MAX};
 use base::Nanos;
 
-use crate::configured::{Configured, Member};
+use crate::configured::{Configured, given_up};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Context, Request};
 use crate::register_cache::CachedRegister;
 use crate::replicas::{Places, place};
+use crate::toolkit::content::{Content, Effect};
 
 /// Requests in progress or waiting.
 const REQUESTS_MAX: usize = 65_536;
@@ -64,12 +62,14 @@ impl Hermes {
     fn begin(&mut self, cx: &mut Cx<'_, '_>, key: &Key, waiting: Waiting) -> bool {
         let Request { tag, command, .. } = &waiting.request;
         let (version, found) = match cx.cache.get(key) {
-            CachedRegister::Present(register) => (register.version, register.value.clone()),
-            CachedRegister::Absent | CachedRegister::Lost => (Version::NONE, None),
+            CachedRegister::Present(register) => (register.version, register.content.clone()),
+            CachedRegister::Absent | CachedRegister::Lost => (Version::NONE, Content::DELETED),
         };
-        let (value, reply) = match run(cx, found.as_ref(), command) {
-            Ran::Changed { value, reply } => (value, reply),
-            Ran::Unchanged { reply } => {
+        let is_rmw = command.access != Access::Write;
+        let version = version.next(cx.me().serial, is_rmw);
+        let (content, reply) = match found.run(&mut **cx, version, &command.body) {
+            Effect::Changed { content, reply } => (content, reply),
+            Effect::Unchanged { reply } => {
                 if cx.reply_read(*tag, reply) {
                     return true;
                 }
@@ -79,18 +79,18 @@ impl Hermes {
                 self.waiting_count += 1;
                 return false;
             }
-            Ran::Refused => {
-                cx.fx.reply(*tag, Outcome::Unsupported(Hermes::NAME));
-                return true;
-            }
         };
-        let is_rmw = command.access != Access::Write;
-        let version = version.next(cx.me().serial, is_rmw);
-        let register = Register { version, value, is_valid: false };
-        cx.cache.put(key, register.clone());
-        cx.cache.persist(key);
+        let register = Register { version, content, is_valid: false };
+        self.store(cx, key, register.clone());
         self.start(cx, key, register, Some(Origin { waiting, reply }));
         true
+    }
+
+    /// Replaces the register.
+    pub(super) fn store(&mut self, cx: &mut Cx<'_, '_>, key: &Key, register: Register) {
+        register.content.watch(&**cx, &mut self.ends, key);
+        cx.cache.put(key, register);
+        cx.cache.persist(key);
     }
 
     /// Makes all members hold the register's version.
@@ -231,11 +231,14 @@ impl Hermes {
         {
             // The write itself continues, since other members may hold the key invalid because of
             // it.
-            cx.fx.reply(origin.waiting.request.tag, Outcome::Unknown);
+            cx.fx.reply(origin.waiting.request.tag, given_up(&origin.waiting.request));
         }
         while let Some(waiting) = lane.waiting.pop_front_if(|it| it.deadline <= cx.now) {
             self.waiting_count -= 1;
-            let outcome = if waiting.is_tried { Outcome::Unknown } else { Outcome::NoQuorum };
+            let outcome = match waiting.is_tried {
+                true => given_up(&waiting.request),
+                false => Outcome::NoQuorum,
+            };
             cx.fx.reply(waiting.request.tag, outcome);
         }
     }
@@ -301,7 +304,7 @@ fn reads_all_the_same(lane: &Lane) -> bool {
     mutation::is(Mutation::ReadInvalid) && lane.waiting.front().is_some_and(is_read)
 }
 
-fn is_valid(cx: &Cx<'_, '_>, key: &Key) -> bool {
+pub(super) fn is_valid(cx: &Cx<'_, '_>, key: &Key) -> bool {
     match cx.cache.get(key) {
         CachedRegister::Present(register) => register.is_valid,
         CachedRegister::Absent => true,
@@ -339,29 +342,5 @@ fn ask(cx: &mut Cx<'_, '_>, key: &Key, pend: &Pend) {
             let register = pend.register.clone();
             cx.send_now(node, Message::Invalidate { key: key.clone(), register });
         }
-    }
-}
-
-/// The result of a command.
-enum Ran {
-    Changed { value: Option<Bytes>, reply: Reply },
-    Unchanged { reply: Reply },
-    Refused,
-}
-
-fn run(cx: &mut Cx<'_, '_>, found: Option<&Bytes>, command: &Command) -> Ran {
-    let found =
-        types::View { value: found.map(|value| &value[..]), ttl: TimeToLive::Never, ends: None };
-    let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
-    let applied = cx.update.apply(found, &command.body, clock);
-    let reply = applied.reply;
-    match applied.change {
-        Change::None => Ran::Unchanged { reply },
-        Change::Put {
-            value,
-            expiry: ExpiryChange::Keep | ExpiryChange::Set(TimeToLive::Never),
-        } => Ran::Changed { value: Some(value), reply },
-        Change::Delete => Ran::Changed { value: None, reply },
-        Change::Put { .. } | Change::Expire(_) => Ran::Refused,
     }
 }

@@ -18,6 +18,8 @@ pub enum Message {
     Validate { key: Key, version: Version },
     /// To the writer of a read-modify-write: has it ended?
     Nudge { key: Key, version: Version },
+    /// To this node itself: is the time to live of this key over?
+    Expire { key: Key },
 }
 
 impl Message {
@@ -26,7 +28,8 @@ impl Message {
             Message::Invalidate { key, .. }
             | Message::Ack { key, .. }
             | Message::Validate { key, .. }
-            | Message::Nudge { key, .. } => key,
+            | Message::Nudge { key, .. }
+            | Message::Expire { key } => key,
         }
     }
 }
@@ -45,6 +48,7 @@ const INVALIDATE: u8 = 1;
 const ACK: u8 = 2;
 const VALIDATE: u8 = 3;
 const NUDGE: u8 = 4;
+const EXPIRE: u8 = 5;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -53,6 +57,7 @@ impl Wire for Message {
             Message::Ack { .. } => ACK,
             Message::Validate { .. } => VALIDATE,
             Message::Nudge { .. } => NUDGE,
+            Message::Expire { .. } => EXPIRE,
         });
         self.key().encode(out);
         match self {
@@ -60,6 +65,7 @@ impl Wire for Message {
             Message::Ack { version, .. }
             | Message::Validate { version, .. }
             | Message::Nudge { version, .. } => version.encode(out),
+            Message::Expire { .. } => {}
         }
     }
 
@@ -71,6 +77,7 @@ impl Wire for Message {
             ACK => Message::Ack { key, version: Version::decode(reader)? },
             VALIDATE => Message::Validate { key, version: Version::decode(reader)? },
             NUDGE => Message::Nudge { key, version: Version::decode(reader)? },
+            EXPIRE => Message::Expire { key },
             _ => return Err(Malformed),
         })
     }
@@ -78,22 +85,23 @@ impl Wire for Message {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use types::Serial;
 
     use super::*;
+    use crate::toolkit::content::tests::contents;
 
     #[test]
     fn messages_round_trip_and_reject_truncation() {
         let key = Key::new(b"k");
         let version = Version { number: 300, writer: Serial(2), step: 1, stepper: Serial(3) };
-        let value = Some(Bytes::from_static(b"v"));
-        let register = Register { version, value, is_valid: false };
+        let content = contents(version).swap_remove(2);
+        let register = Register { version, content, is_valid: false };
         let messages = [
             Message::Invalidate { key: key.clone(), register },
             Message::Ack { key: key.clone(), version },
             Message::Validate { key: key.clone(), version },
-            Message::Nudge { key, version },
+            Message::Nudge { key: key.clone(), version },
+            Message::Expire { key },
         ];
         for message in messages {
             let bytes = message.to_bytes();

@@ -40,11 +40,15 @@
 //! write below a read-modify-write never commits behind it. Writers are serials, not nodes: a
 //! restarted node is another writer. A superseded read-modify-write returns to the front of its
 //! lane. It is retried or given up once the key is valid above it: before that, a member might
-//! still replay it. A time to live is refused.
+//! still replay it.
+//!
+//! **Times to live** are counted by each member. The member whose count is over first deletes the
+//! key, as a read-modify-write. So the key ends everywhere at once, and never comes back.
 //!
 //! Start reading at `Hermes::on`.
 
 mod coordinator;
+mod expiring;
 mod lane;
 pub mod message;
 pub mod register;
@@ -52,27 +56,32 @@ pub mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Nanos, checksum};
+use base::{Millis, Nanos, checksum};
 use types::explain::Record as Explained;
-use types::{Key, NodeId, Outcome};
+use types::{Key, NodeId};
 
 use lane::{Lane, Origin, Pend};
 pub use message::Message;
 pub use register::Register;
 pub use version::Version;
 
-use crate::configured::{Configured, Inside, Member, MemberEvent};
+use crate::configured::{Configured, Inside, Member, MemberEvent, given_up};
 use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
+use crate::toolkit::due::Due;
 use crate::toolkit::no_meta::NoMeta;
+use crate::uptime::Uptime;
 
 /// How long a key may stay invalid before a member with waiting requests replays its write.
 const PATIENCE: Nanos = Nanos::from_millis(8);
 const RESEND_FIRST: Nanos = Nanos::from_millis(10);
 const RESEND_MAX: Nanos = Nanos::from_millis(160);
 const TICK: TimerId = TimerId(0);
+const ENDS: TimerId = TimerId(1);
+/// How long a member waits for each one before it to expire a key.
+const TURN: Nanos = Nanos::from_millis(100);
 
 /// One instance of Hermes.
 #[derive(Debug)]
@@ -84,6 +93,8 @@ pub struct Hermes {
     /// When each lane acts next.
     due: BTreeSet<(Nanos, Key)>,
     armed_at: Option<Nanos>,
+    /// When times to live are over.
+    ends: Due<Key>,
 }
 
 type Cx<'c, 'a> = Inside<'c, 'a, Hermes>;
@@ -112,6 +123,7 @@ impl Member for Hermes {
             waiting_count: 0,
             due: BTreeSet::new(),
             armed_at: None,
+            ends: Due::new(ENDS),
         }
     }
 
@@ -119,11 +131,14 @@ impl Member for Hermes {
         match event {
             MemberEvent::Request(request) => self.on_request(cx, request),
             MemberEvent::Message { from, message } => self.on_message(cx, from, message),
+            MemberEvent::Timer(ENDS) => self.on_ends(cx),
             MemberEvent::Timer(_) => self.on_tick(cx),
+            MemberEvent::Copied { key } => self.watch(cx, &key),
             // Timers resend unanswered messages.
             MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
         }
         self.arm(cx);
+        self.ends.arm(cx.fx);
     }
 
     /// Acknowledgements do not outlive their epoch.
@@ -148,11 +163,11 @@ impl Member for Hermes {
         for (key, lane) in std::mem::take(&mut self.lanes) {
             cx.cache.unpin(&key);
             if let Some(Pend { origin: Some(Origin { waiting, .. }), .. }) = lane.pend {
-                cx.fx.reply(waiting.request.tag, Outcome::Unknown);
+                cx.fx.reply(waiting.request.tag, given_up(&waiting.request));
             }
             for waiting in lane.waiting {
                 match waiting.is_tried {
-                    true => cx.fx.reply(waiting.request.tag, Outcome::Unknown),
+                    true => cx.fx.reply(waiting.request.tag, given_up(&waiting.request)),
                     false => untried.push(waiting.request),
                 }
             }
@@ -160,10 +175,12 @@ impl Member for Hermes {
         self.waiting_count = 0;
         self.due.clear();
         self.armed_at = None;
+        self.ends = Due::new(ENDS);
         untried
     }
 
-    fn merge(held: Option<&Register>, copied: Register) -> Option<Register> {
+    fn merge(held: Option<&Register>, copied: Register, uptime: &dyn Uptime) -> Option<Register> {
+        let copied = copied.arrive(held, uptime);
         match held {
             Some(held) if held.version > copied.version => None,
             // Every member holds it, whichever of the two copies says so.
@@ -172,26 +189,26 @@ impl Member for Hermes {
         }
     }
 
-    fn is_live(register: &Register) -> Option<bool> {
-        register.is_valid.then(|| register.value.is_some())
+    fn is_live(register: &Register, uptime: &dyn Uptime, unix: Millis) -> Option<bool> {
+        let is_decided = register.is_valid && !register.content.is_over(uptime, unix);
+        is_decided.then(|| !register.content.is_empty())
     }
 
-    fn explain(register: &Register) -> Explained {
+    fn explain(register: &Register, uptime: &dyn Uptime, unix: Millis) -> Explained {
         let Version { number, writer, step, stepper } = register.version;
-        let bytes: &[u8] = register.value.as_deref().unwrap_or_default();
+        let bytes: &[u8] = register.content.value.as_deref().unwrap_or_default();
         Explained {
             round: format!("{number}.{writer:?}.{step}.{stepper:?}"),
             version: number,
-            is_tombstone: register.value.is_none(),
+            is_tombstone: register.content.is_empty(),
             value_len: bytes.len(),
             checksum: checksum::hash(bytes),
-            rest: None,
+            rest: register.content.countdown(uptime, unix).rest(),
         }
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
-        let len = |value: &bytes::Bytes| Weight::of_key(key.bytes().len() + value.len(), false);
-        register.value.as_ref().map_or(Weight::NONE, len)
+        register.content.weight(key)
     }
 
     fn check(&self, cache: &RegisterCache<Register>) -> Result<(), Violation> {
@@ -231,6 +248,8 @@ impl Hermes {
             Message::Ack { key, version } => self.on_ack(cx, from, &key, version),
             Message::Validate { key, version } => self.on_validate(cx, &key, version),
             Message::Nudge { key, version } => self.on_nudge(cx, from, key, version),
+            Message::Expire { key } if from == cx.replicas.me() => self.on_expire(cx, &key),
+            Message::Expire { .. } => {}
         }
     }
 
@@ -239,8 +258,8 @@ impl Hermes {
         let held = held_version(cx, key);
         let version = invalid.version;
         if version > held {
-            cx.cache.put(key, Register { is_valid: false, ..invalid });
-            cx.cache.persist(key);
+            let invalid = arrive(cx, key, invalid);
+            self.store(cx, key, Register { is_valid: false, ..invalid });
             self.on_superseded(cx, key);
         } else if version < held && version.is_rmw() && !mutation::is(Mutation::AckLosingRmw) {
             return send_held(cx, from, key);
@@ -280,6 +299,15 @@ impl Hermes {
             self.replay_if_idle(cx, &key);
         }
     }
+}
+
+/// A register that another member sent, with the countdown of this one.
+fn arrive(cx: &Cx<'_, '_>, key: &Key, register: Register) -> Register {
+    let held = match cx.cache.get(key) {
+        CachedRegister::Present(held) => Some(held),
+        CachedRegister::Absent | CachedRegister::Lost => None,
+    };
+    register.arrive(held, cx.uptime)
 }
 
 /// Tells a member of the newer version here, against which its own lost.

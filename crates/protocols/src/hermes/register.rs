@@ -1,42 +1,41 @@
 //! The stored state of one key: a value, the version that orders it, and a valid flag.
 
-use bytes::Bytes;
 use types::{Malformed, Reader, Wire};
 
 use super::version::Version;
+use crate::toolkit::content::Content;
+use crate::uptime::Uptime;
 
 /// One replica of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Register {
     /// Never decreases.
     pub version: Version,
-    /// `None`: deleted. The version stays, or a delayed write would bring the value back.
-    pub value: Option<Bytes>,
+    /// The version of a deletion stays, or a delayed write would bring the value back.
+    pub content: Content<Version>,
     /// Every member holds this version or a newer one durably, so this value may be read.
     pub is_valid: bool,
 }
 
-const IS_VALID: u8 = 1;
-const HAS_VALUE: u8 = 2;
+impl Register {
+    /// The same at another replica, in the place of the one held there.
+    #[must_use]
+    pub fn arrive(self, held: Option<&Register>, uptime: &dyn Uptime) -> Register {
+        let content = self.content.arrive(held.map(|held| &held.content), uptime);
+        Register { content, ..self }
+    }
+}
 
 impl Wire for Register {
     fn encode(&self, out: &mut Vec<u8>) {
         self.version.encode(out);
-        let flag = |is_set, bit| if is_set { bit } else { 0 };
-        out.push(flag(self.is_valid, IS_VALID) | flag(self.value.is_some(), HAS_VALUE));
-        if let Some(value) = &self.value {
-            value.encode(out);
-        }
+        self.content.put(out, self.is_valid);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Register, Malformed> {
         let version = Version::decode(reader)?;
-        let flags = reader.u8()?;
-        if flags & !(IS_VALID | HAS_VALUE) != 0 {
-            return Err(Malformed);
-        }
-        let value = if flags & HAS_VALUE != 0 { Some(Bytes::decode(reader)?) } else { None };
-        Ok(Register { version, value, is_valid: flags & IS_VALID != 0 })
+        let (content, is_valid) = Content::take(reader)?;
+        Ok(Register { version, content, is_valid })
     }
 }
 
@@ -45,13 +44,14 @@ mod tests {
     use types::Serial;
 
     use super::*;
+    use crate::toolkit::content::tests::contents;
 
     #[test]
     fn registers_come_back_from_their_bytes() {
         let version = Version { number: 300, writer: Serial(7), step: 200, stepper: Serial(300) };
-        for value in [None, Some(Bytes::new()), Some(Bytes::from_static(b"v"))] {
+        for content in contents(version) {
             for is_valid in [false, true] {
-                let register = Register { version, value: value.clone(), is_valid };
+                let register = Register { version, content: content.clone(), is_valid };
                 let bytes = register.to_bytes();
                 for len in 0..bytes.len() {
                     assert_eq!(Register::from_bytes(&bytes[..len]), Err(Malformed));

@@ -2,7 +2,8 @@
 //!
 //! - [`stamp`]: names that nodes mint once, and their order.
 //! - [`due`]: one timer for many deadlines. [`back_off`]: pauses between attempts.
-//! - [`countdown`]: times to live that replicas count for themselves.
+//! - [`countdown`]: times to live that replicas count for themselves. [`content`]: values with
+//!   them, where one member decides.
 //! - [`pager`]: listings and recovery of shards; [`walk`] collects pages, [`pages`] serves them.
 //! - [`state`]: the value of a key, its deadline and the operations done. [`batch`] computes the
 //!   next one from the commands of [`operation`].
@@ -12,6 +13,7 @@
 
 pub mod back_off;
 pub mod batch;
+pub mod content;
 pub mod countdown;
 pub mod due;
 pub mod explainer;
