@@ -29,8 +29,6 @@ pub(super) struct Lane {
     /// When to send anew.
     pub act_at: Nanos,
     pub resend: Resend,
-    /// The entry in the table of due lanes.
-    pub due_at: Nanos,
 }
 
 /// A version without the acknowledgement of the chain.
@@ -96,7 +94,6 @@ impl Lane {
             askers: Vec::new(),
             act_at: Nanos::MAX,
             resend: Resend::default(),
-            due_at: Nanos::MAX,
         }
     }
 

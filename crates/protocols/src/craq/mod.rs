@@ -102,8 +102,7 @@ pub struct Craq {
     /// Versions that came here again, since when, and whether the next member holds them.
     stalled: BTreeMap<Key, (Nanos, bool)>,
     /// When each lane acts next.
-    due: BTreeSet<(Nanos, Key)>,
-    armed_at: Option<Nanos>,
+    due: Due<Key>,
     /// When times to live are over.
     ends: Due<Key>,
 }
@@ -135,8 +134,7 @@ impl Member for Craq {
             open: BTreeSet::new(),
             streams: Streams::default(),
             stalled: BTreeMap::new(),
-            due: BTreeSet::new(),
-            armed_at: None,
+            due: Due::new(TICK),
             ends: Due::new(ENDS),
         }
     }
@@ -151,7 +149,7 @@ impl Member for Craq {
             // Timers resend unanswered messages.
             MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
         }
-        self.arm(cx);
+        self.due.arm(cx.fx);
         self.ends.arm(cx.fx);
     }
 
@@ -163,8 +161,11 @@ impl Member for Craq {
         for key in keys {
             self.on_epoch(cx, &key);
         }
-        self.armed_at = None;
-        self.arm(cx);
+        // Those of the time between epochs are lost.
+        self.due.lose_timers();
+        self.ends.lose_timers();
+        self.due.arm(cx.fx);
+        self.ends.arm(cx.fx);
     }
 
     fn expire(&mut self, cx: &mut Context<'_, Configured<Craq>>) {
@@ -193,8 +194,7 @@ impl Member for Craq {
         self.open.clear();
         self.streams.clear();
         self.stalled.clear();
-        self.due.clear();
-        self.armed_at = None;
+        self.due = Due::new(TICK);
         self.ends = Due::new(ENDS);
         untried
     }
@@ -459,22 +459,8 @@ fn send(cx: &mut Cx<'_, '_>, to: NodeId, key: &Key, body: Body) {
 
 /// Time.
 impl Craq {
-    fn arm(&mut self, cx: &mut Cx<'_, '_>) {
-        let Some(&(at, _)) = self.due.first() else { return };
-        if self.armed_at.is_none_or(|armed_at| at < armed_at) {
-            self.armed_at = Some(at);
-            cx.fx.timer(TICK, at);
-        }
-    }
-
     fn on_tick(&mut self, cx: &mut Cx<'_, '_>) {
-        if self.armed_at.is_some_and(|at| at <= cx.now) {
-            self.armed_at = None;
-        }
-        while let Some((at, _)) = self.due.first()
-            && *at <= cx.now
-            && let Some((_, key)) = self.due.pop_first()
-        {
+        for key in self.due.take(cx.now) {
             self.on_due(cx, &key);
         }
     }

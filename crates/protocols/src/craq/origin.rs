@@ -1,5 +1,6 @@
 //! The side of the member that was asked: reads of clean keys are local, writes go to the head.
 
+use base::Nanos;
 use types::{Access, Key, NodeId, Outcome, Reply};
 
 use super::lane::{Asking, Lane, Origin, Waiting};
@@ -342,13 +343,15 @@ impl Craq {
     /// Schedules the lane's next action, or ends it.
     pub(super) fn plan(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        self.due.remove(&(lane.due_at, key.clone()));
         if lane.is_idle() {
             self.lanes.remove(key);
+            self.due.clear(key);
             cx.cache.unpin(key);
             return;
         }
-        lane.due_at = lane.next_at();
-        self.due.insert((lane.due_at, key.clone()));
+        match lane.next_at() {
+            Nanos::MAX => self.due.clear(key),
+            at => self.due.set(key.clone(), at),
+        }
     }
 }

@@ -288,14 +288,16 @@ impl Hermes {
     /// Schedules the lane's next action, or ends it.
     fn plan(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        self.due.remove(&(lane.due_at, key.clone()));
         if lane.pend.is_none() && lane.waiting.is_empty() {
             self.lanes.remove(key);
+            self.due.clear(key);
             cx.cache.unpin(key);
             return;
         }
-        lane.due_at = lane.next_at();
-        self.due.insert((lane.due_at, key.clone()));
+        match lane.next_at() {
+            Nanos::MAX => self.due.clear(key),
+            at => self.due.set(key.clone(), at),
+        }
     }
 }
 

@@ -17,8 +17,6 @@ pub(super) struct Lane {
     pub waiting: VecDeque<Waiting>,
     /// When to resend the write, or to look at the invalid key.
     pub act_at: Nanos,
-    /// The entry in the table of due lanes.
-    pub due_at: Nanos,
 }
 
 /// A write without the acknowledgements of all members.
@@ -50,7 +48,7 @@ pub(super) struct Waiting {
 
 impl Lane {
     pub fn new(act_at: Nanos) -> Lane {
-        Lane { pend: None, waiting: VecDeque::new(), act_at, due_at: Nanos::MAX }
+        Lane { pend: None, waiting: VecDeque::new(), act_at }
     }
 
     /// The time of the next action.

@@ -54,7 +54,7 @@ pub mod message;
 pub mod register;
 pub mod version;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use base::{Millis, Nanos, checksum};
 use types::explain::Record as Explained;
@@ -91,8 +91,7 @@ pub struct Hermes {
     lanes: BTreeMap<Key, Lane>,
     waiting_count: usize,
     /// When each lane acts next.
-    due: BTreeSet<(Nanos, Key)>,
-    armed_at: Option<Nanos>,
+    due: Due<Key>,
     /// When times to live are over.
     ends: Due<Key>,
 }
@@ -121,8 +120,7 @@ impl Member for Hermes {
             env,
             lanes: BTreeMap::new(),
             waiting_count: 0,
-            due: BTreeSet::new(),
-            armed_at: None,
+            due: Due::new(TICK),
             ends: Due::new(ENDS),
         }
     }
@@ -137,7 +135,7 @@ impl Member for Hermes {
             // Timers resend unanswered messages.
             MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
         }
-        self.arm(cx);
+        self.due.arm(cx.fx);
         self.ends.arm(cx.fx);
     }
 
@@ -147,8 +145,11 @@ impl Member for Hermes {
         for key in keys {
             self.on_epoch(cx, &key);
         }
-        self.armed_at = None;
-        self.arm(cx);
+        // Those of the time between epochs are lost.
+        self.due.lose_timers();
+        self.ends.lose_timers();
+        self.due.arm(cx.fx);
+        self.ends.arm(cx.fx);
     }
 
     fn expire(&mut self, cx: &mut Context<'_, Configured<Hermes>>) {
@@ -173,8 +174,7 @@ impl Member for Hermes {
             }
         }
         self.waiting_count = 0;
-        self.due.clear();
-        self.armed_at = None;
+        self.due = Due::new(TICK);
         self.ends = Due::new(ENDS);
         untried
     }
@@ -328,22 +328,8 @@ fn held_version(cx: &Cx<'_, '_>, key: &Key) -> Version {
 
 /// Time.
 impl Hermes {
-    fn arm(&mut self, cx: &mut Cx<'_, '_>) {
-        let Some(&(at, _)) = self.due.first() else { return };
-        if self.armed_at.is_none_or(|armed_at| at < armed_at) {
-            self.armed_at = Some(at);
-            cx.fx.timer(TICK, at);
-        }
-    }
-
     fn on_tick(&mut self, cx: &mut Cx<'_, '_>) {
-        if self.armed_at.is_some_and(|at| at <= cx.now) {
-            self.armed_at = None;
-        }
-        while let Some((at, _)) = self.due.first()
-            && *at <= cx.now
-            && let Some((_, key)) = self.due.pop_first()
-        {
+        for key in self.due.take(cx.now) {
             self.on_due(cx, &key);
         }
     }

@@ -13,13 +13,14 @@ pub struct Due<K> {
     timer: TimerId,
     order: BTreeSet<(Nanos, K)>,
     at: BTreeMap<K, Nanos>,
-    armed_at: Option<Nanos>,
+    /// The timers that are still to come. Each was the earliest when it was set.
+    armed: BTreeSet<Nanos>,
 }
 
 impl<K: Ord + Clone + Debug> Due<K> {
     #[must_use]
     pub fn new(timer: TimerId) -> Due<K> {
-        Due { timer, order: BTreeSet::new(), at: BTreeMap::new(), armed_at: None }
+        Due { timer, order: BTreeSet::new(), at: BTreeMap::new(), armed: BTreeSet::new() }
     }
 
     /// Sets the deadline of a name, and replaces an older one.
@@ -51,20 +52,24 @@ impl<K: Ord + Clone + Debug> Due<K> {
         self.at.is_empty()
     }
 
-    /// Asks for a timer at the first deadline, unless one is set that early.
+    /// Asks for a timer at the first deadline, unless one comes that early.
     pub fn arm<M>(&mut self, fx: &mut Effects<M>) {
         let Some(&(at, _)) = self.order.first() else { return };
-        if self.armed_at.is_none_or(|armed_at| at < armed_at) {
-            self.armed_at = Some(at);
+        if self.armed.first().is_none_or(|&armed| at < armed) {
+            self.armed.insert(at);
             fx.timer(self.timer, at);
         }
     }
 
+    /// Timers that were set may never come.
+    pub fn lose_timers(&mut self) {
+        self.armed.clear();
+    }
+
     /// Takes the names whose deadlines are over. Call it for the event of the timer.
     pub fn take(&mut self, now: Nanos) -> Vec<K> {
-        // An earlier timer may have replaced this one. Only the newest arms another.
-        if self.armed_at.is_some_and(|at| at <= now) {
-            self.armed_at = None;
+        while self.armed.first().is_some_and(|&at| at <= now) {
+            self.armed.pop_first();
         }
         let mut taken = Vec::new();
         while self.order.first().is_some_and(|(at, _)| *at <= now) {
@@ -96,6 +101,23 @@ mod tests {
         assert_eq!(fx.timers.len(), 2, "the next one is armed");
         due.clear(&"a");
         assert!(due.take(Nanos(10)).is_empty() && due.is_empty());
+    }
+
+    /// A time to live of a day must not gather a timer with every request.
+    #[test]
+    fn far_deadline_keeps_its_one_timer() {
+        let mut due = Due::new(TimerId(0));
+        let mut fx = Effects::<()>::default();
+        due.set("far", Nanos(1_000));
+        due.arm(&mut fx);
+        for near in 1..9 {
+            due.set("near", Nanos(near));
+            due.arm(&mut fx);
+            assert_eq!(due.take(Nanos(near)), ["near"]);
+            due.arm(&mut fx);
+        }
+        let far = fx.timers.iter().filter(|(_, at)| *at == Nanos(1_000));
+        assert_eq!(far.count(), 1);
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl World {
     /// Ends a pause.
     pub fn resume(&mut self, node: usize) {
         if let Some(process) = &mut self.nodes[node].process {
-            process.paused_until = 0;
+            process.paused_until = process.paused_until.min(self.now);
             for worker in 0..process.workers_state.len() {
                 self.plan_turn(node, worker, self.now);
             }
