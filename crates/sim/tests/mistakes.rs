@@ -67,6 +67,7 @@ mod mistakes {
         // Crashes alone show it within 150 seeds: `loss,crash,restart-all,torn,crash-after-turn`.
         "craq-hand-on-before-durable",
         "craq-shadows-are-no-end",
+        "craq-runs-late-steers",
         // `protocols::tests::mutants` catches these, most by schedules made for them.
         "recompute-attempt",
         "commit-any-vote",

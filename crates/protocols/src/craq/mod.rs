@@ -71,6 +71,8 @@ use message::Body;
 pub use message::Message;
 pub use register::Register;
 use streams::Streams;
+#[cfg(test)]
+pub(crate) use streams::tests::late_command;
 pub use version::Version;
 
 use crate::configured::{Configured, Inside, Member, MemberEvent, given_up};

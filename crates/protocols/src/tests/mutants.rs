@@ -5,7 +5,7 @@ use super::explore::explore;
 use super::schedules as play;
 use crate::classic_paxos::ClassicPaxos;
 use crate::configured::Configured;
-use crate::craq::Craq;
+use crate::craq::{self, Craq};
 use crate::hermes::Hermes;
 use crate::mutation::{self, Mutation};
 
@@ -74,6 +74,7 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::ReadDirty, Catch::Craq(1_000)),
     (Mutation::UpForCopy, Catch::Craq(1_000)),
     (Mutation::NoTable, Catch::Craq(1_000)),
+    (Mutation::RunsLateSteers, Catch::Schedule(craq::late_command)),
     (Mutation::AnswerNewer, Catch::Schedule(play::classic_paxos_command_after_the_promise)),
     (Mutation::RecomputeAttempt, Catch::Schedule(play::classic_paxos_attempt_that_others_complete)),
     (Mutation::CommitAnyVote, Catch::Schedule(play::classic_paxos_decision_of_a_higher_ballot)),
