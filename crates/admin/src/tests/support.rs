@@ -65,7 +65,7 @@ impl CommandFacts for Deaf {
     }
 }
 
-/// A node alone in its cluster, with a database of every durability and protocol.
+/// A node alone in its cluster, with a database of every durability and of every protocol.
 pub struct Lone {
     cluster: LocalCluster,
     admin: Admin,
@@ -109,8 +109,10 @@ impl Drop for Lone {
 
 fn lone(data_dir: PathBuf) -> NodeConfig {
     let protocols = node::registry::PROTOCOLS.iter().map(|one| one.name);
-    let kinds = [Durability::Disk, Durability::Volatile, Durability::Pmem];
-    let pairs = protocols.flat_map(|protocol| kinds.map(|durability| (protocol, durability)));
+    let on_disk = protocols.clone().map(|protocol| (protocol, Durability::Disk));
+    let others = [Durability::Volatile, Durability::Pmem];
+    let first = protocols.take(1).flat_map(|protocol| others.map(|kind| (protocol, kind)));
+    let pairs = on_disk.chain(first);
     let databases = pairs.enumerate().map(|(index, (protocol, durability))| DatabaseConfig {
         database: Database(index as u8),
         protocol,
