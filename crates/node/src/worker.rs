@@ -112,9 +112,17 @@ pub struct DatabaseSpec {
     pub database: Database,
     /// The protocol's name on the command line.
     pub protocol: &'static str,
+    /// Members that its group wants; `None`: all nodes.
+    pub replicas: Option<usize>,
     /// Index into the worker's stores.
     pub store: usize,
     pub durable: bool,
+}
+
+impl DatabaseSpec {
+    fn group_size(&self, nodes: usize) -> usize {
+        self.replicas.map_or(nodes, |replicas| replicas.min(nodes))
+    }
 }
 
 /// No protocol has this name.
@@ -316,6 +324,7 @@ impl Worker {
                 request_timeout: config.request_timeout,
                 once_timeout: config.once_timeout,
                 compare_every: config.scrub.compare_every,
+                group_size: spec.group_size(config.members.len()),
                 transient: spec.database.is_hidden(),
                 worker: config.index,
                 workers: config.workers,

@@ -164,6 +164,9 @@ pub struct Env {
     pub compare_every: Nanos,
     /// True where changes outlive the process; promises then need a durable ceiling.
     pub durable: bool,
+    /// Members that the database's group wants, at most the nodes that there are. Ignored by
+    /// protocols without a configuration.
+    pub group_size: usize,
     /// The keyspace is hidden: its values are records of transactions, which are forgotten soon.
     pub transient: bool,
     /// This instance owns the shards with `shard % workers == worker`.

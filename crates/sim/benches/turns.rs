@@ -63,6 +63,7 @@ impl WorkerCluster {
             let database = DatabaseSpec {
                 database: Database(0),
                 protocol: "rmwpaxos",
+                replicas: None,
                 store: 0,
                 durable: false,
             };

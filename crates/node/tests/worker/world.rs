@@ -97,8 +97,13 @@ impl World {
             words: node::worker::Words::default(),
         };
         let volatile = Box::new(VolatileStore::new(shape.volatile));
-        let spec =
-            |database, store, durable| DatabaseSpec { database, protocol: "toy", store, durable };
+        let spec = |database, store, durable| DatabaseSpec {
+            database,
+            protocol: "toy",
+            replicas: None,
+            store,
+            durable,
+        };
         let mut databases = vec![spec(DISK, 0, true), spec(VOLATILE, 1, false)];
         if shape.has_beside {
             databases.push(spec(BESIDE, 0, true));

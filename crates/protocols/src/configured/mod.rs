@@ -277,9 +277,7 @@ impl<P: Member> Protocol for Configured<P> {
 
     fn stats(&self, stats: &mut Stats) {
         self.member.stats(stats);
-        let role = self.installed.as_ref().and_then(|installed| installed.role);
-        if role != Some(Role::Full) {
-            // A shadow, or a node that waits to become one: others must not rely on it.
+        if self.is_wanted() {
             let own = (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard));
             stats.add("shards_recovering", own.count() as u64);
         }
@@ -289,6 +287,23 @@ impl<P: Member> Protocol for Configured<P> {
         stats.add("copies_in_progress", u64::from(self.copying.is_on()));
         stats.add("copies_served", self.copying.served_len() as u64);
         stats.add("erasures_in_progress", u64::from(!self.erasing.is_idle()));
+    }
+}
+
+impl<P: Member> Configured<P> {
+    /// True unless this node is a full member, or the group is complete without it. Others must
+    /// not rely on a node that is still to copy.
+    fn is_wanted(&self) -> bool {
+        let Some(Installed { configuration, role, .. }) = &self.installed else { return true };
+        match role {
+            Some(Role::Full) => false,
+            Some(Role::Shadow) => true,
+            // A configuration that names another process or image of this node still counts on it.
+            None => {
+                configuration.member(self.env.me).is_some()
+                    || configuration.members.len() < self.env.group_size
+            }
+        }
     }
 }
 

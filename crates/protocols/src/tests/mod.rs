@@ -9,6 +9,7 @@ mod explore;
 mod groups;
 mod mutants;
 mod node;
+mod readiness;
 mod schedules;
 mod verdict;
 
@@ -54,6 +55,8 @@ struct World<P: Protocol> {
     nodes: Vec<Node<P>>,
     bag: Vec<Letter<P::Message>>,
     durable: bool,
+    /// Members that the group wants.
+    group_size: usize,
     /// Messages of a node to itself wait to be delivered, as behind a slow load.
     are_own_late: bool,
     keys: Vec<Key>,
@@ -69,6 +72,11 @@ struct World<P: Protocol> {
 impl<P: Protocol> World<P> {
     /// Nodes without a configuration.
     fn new(nodes: usize, durable: bool, seed: u64) -> World<P> {
+        World::with_group((nodes, nodes), durable, seed)
+    }
+
+    /// Nodes whose group wants so many members.
+    fn with_group((nodes, group_size): (usize, usize), durable: bool, seed: u64) -> World<P> {
         let first = Key::new(b"key");
         let same_shard = |key: &Key| key.shard() == first.shard();
         let others = (0..).map(|n: u32| Key::new(format!("other-{n}").as_bytes()));
@@ -78,6 +86,7 @@ impl<P: Protocol> World<P> {
             nodes: Vec::new(),
             bag: Vec::new(),
             durable,
+            group_size,
             are_own_late: false,
             keys: vec![first, other],
             service: Service::new(nodes),
@@ -91,7 +100,8 @@ impl<P: Protocol> World<P> {
         let shard = world.shard();
         for index in 0..nodes {
             let image = world.service.new_image();
-            let node = Node::fresh((index, nodes), (shard, durable), Incarnation(1), image, seed);
+            let (place, kind) = ((index, nodes), (shard, durable));
+            let node = Node::fresh(place, group_size, kind, Incarnation(1), image, seed);
             world.nodes.push(node);
         }
         world
@@ -371,7 +381,8 @@ impl<P: Protocol> World<P> {
             image = self.service.new_image();
         }
         let seed = self.clock ^ u64::from(incarnation.0) << 32;
-        let mut node = Node::fresh((index, nodes), (shard, self.durable), incarnation, image, seed);
+        let (place, kind) = ((index, nodes), (shard, self.durable));
+        let mut node = Node::fresh(place, self.group_size, kind, incarnation, image, seed);
         if self.durable {
             node.load(stored);
         }

@@ -81,6 +81,7 @@ pub(super) struct Node<P: Protocol> {
 impl<P: Protocol> Node<P> {
     pub fn fresh(
         (index, nodes): (usize, usize),
+        group_size: usize,
         (shard, durable): (Shard, bool),
         incarnation: Incarnation,
         image: ImageId,
@@ -94,6 +95,7 @@ impl<P: Protocol> Node<P> {
             request_timeout: REQUEST_TIMEOUT,
             once_timeout: REQUEST_TIMEOUT,
             compare_every: Nanos::ZERO,
+            group_size,
             transient: false,
             durable,
             worker: usize::from(shard.0),

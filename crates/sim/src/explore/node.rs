@@ -136,6 +136,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             request_timeout,
             once_timeout: request_timeout,
             compare_every,
+            group_size: setting.ids.len(),
             transient: false,
             durable,
             worker,

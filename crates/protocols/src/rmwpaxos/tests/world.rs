@@ -204,6 +204,7 @@ impl World {
             request_timeout: REQUEST_TIMEOUT,
             once_timeout: ONCE_TIMEOUT,
             compare_every: Nanos::ZERO,
+            group_size: ids.len(),
             transient: false,
             durable: self.durable,
             worker: usize::from(self.key.shard().0),
