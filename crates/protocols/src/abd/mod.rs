@@ -17,8 +17,8 @@
 //! |---|---|
 //! | `Query` -> `State` | version, and the value on demand |
 //! | `Store` -> `Stored` | hold this version or a newer one |
-//! | `List` -> `Page` | a part of a shard, for listings and recovery |
-//! | `Adopt`, `Adopted` | to this node itself: the recovered content |
+//! | `Paging` | listings and recovery of shards ([`crate::toolkit::pager`]) |
+//! | `Adopt` | to this node itself: the recovered content of a register |
 //!
 //! Invariants:
 //! 1. One value per version.
@@ -35,39 +35,39 @@
 //!
 //! Start reading at `Abd::on`.
 
-mod explain;
 pub mod message;
 pub mod operation;
-pub mod paging;
+mod paging;
 mod recovery;
 pub mod register;
 mod requests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use base::Nanos;
 use bytes::Bytes;
-use types::{Key, Malformed, NodeId, Reader, SessionId, Shard, Ticket, Wire};
+use types::{Key, NodeId, SessionId, Ticket};
 
-use message::Reported;
+use message::Report;
 pub use message::{Message, Version};
 use operation::{Kind, Operation, Phase};
-use paging::Walk;
+use paging::held;
 pub use register::Register;
 
 use crate::effects::{TimerId, Violation};
-use crate::explaining::Explaining;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
     Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats,
 };
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::replicas::Replicas;
+use crate::toolkit::due::Due;
+use crate::toolkit::explainer::{EXPLAINER_TICK, Explainer};
+use crate::toolkit::no_meta::NoMeta;
+use crate::toolkit::pager::{PAGER_TICK, Pager};
 
 /// How long a read waits for the remaining replicas before it writes back.
 pub const PATIENCE: Nanos = Nanos::from_millis(2);
-const RESEND_FIRST: Nanos = Nanos::from_millis(20);
-const RESEND_MAX: Nanos = Nanos::from_millis(320);
 const TICK: TimerId = TimerId(0);
 
 /// One instance of ABD.
@@ -78,40 +78,15 @@ pub struct Abd {
     minted: u64,
     next_op: u64,
     ops: BTreeMap<u64, Operation>,
-    walks: BTreeMap<u64, Walk>,
     /// Requests that wait for an earlier operation of their session on the same key. An entry
     /// exists while such an operation runs.
     lanes: BTreeMap<(SessionId, Key), VecDeque<(Nanos, Request)>>,
     waiting_count: usize,
-    due: BTreeSet<(Nanos, u64)>,
-    armed_at: Option<Nanos>,
-    /// Registers being recovered one by one.
+    due: Due<u64>,
+    /// Registers being recovered one by one. They are pinned.
     recovering: BTreeMap<Key, u64>,
-    /// Forgotten shards without a scan so far.
-    forgotten: BTreeSet<Shard>,
-    scans: BTreeMap<u64, Served>,
-    explaining: BTreeMap<u64, Explaining>,
-}
-
-/// A page that a storage scan reads for another node.
-#[derive(Debug)]
-struct Served {
-    to: NodeId,
-    op: u64,
-    from_hash: u64,
-    want_values: bool,
-}
-
-/// ABD has no shard fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NoMeta;
-
-impl Wire for NoMeta {
-    fn encode(&self, _out: &mut Vec<u8>) {}
-
-    fn decode(_reader: &mut Reader<'_>) -> Result<NoMeta, Malformed> {
-        Ok(NoMeta)
-    }
+    pager: Pager<Report>,
+    explainer: Explainer<Message>,
 }
 
 type Cx<'a> = Context<'a, Abd>;
@@ -139,29 +114,28 @@ impl Protocol for Abd {
         let start = if mutation::is(Mutation::StaleAnswers) { 0 } else { env.incarnation.0 };
         Abd {
             next_op: (u64::from(start) << 40) + 1,
+            pager: Pager::new(&env),
+            explainer: Explainer::new(&env, |op, key| Message::Query { op, key, want_value: true }),
             env,
             minted: 0,
             ops: BTreeMap::new(),
-            walks: BTreeMap::new(),
             lanes: BTreeMap::new(),
             waiting_count: 0,
-            due: BTreeSet::new(),
-            armed_at: None,
+            due: Due::new(TICK),
             recovering: BTreeMap::new(),
-            forgotten: BTreeSet::new(),
-            scans: BTreeMap::new(),
-            explaining: BTreeMap::new(),
         }
     }
 
     fn on(&mut self, cx: &mut Cx<'_>, event: Event<Abd>) {
         match event {
             Event::Request(request) => self.on_request(cx, request),
-            Event::List { tag, from_hash, limit } => self.on_list(cx, tag, from_hash, limit),
-            Event::Explain { tag, key } => self.on_explain(cx, tag, key),
+            Event::List { tag, from_hash, limit } => self.pager.on_list(cx, tag, from_hash, limit),
+            Event::Explain { tag, key } => self.explainer.on_explain(cx, tag, key),
             Event::Peer { from, message } => self.on_message(cx, from, message),
+            Event::Timer(PAGER_TICK) => self.pager.on_tick(cx),
+            Event::Timer(EXPLAINER_TICK) => self.explainer.on_tick(cx),
             Event::Timer(_) => self.on_tick(cx),
-            Event::Scanned(scanned) => self.on_scanned(cx, scanned),
+            Event::Scanned(scanned) => self.pager.on_scanned(cx, scanned),
             Event::Forgotten { shard } => self.on_forgotten(cx, shard),
             // Timers resend unanswered messages. A tally is checked against the view when it
             // decides.
@@ -172,7 +146,9 @@ impl Protocol for Abd {
             | Event::Group(_)
             | Event::Turn => {}
         }
-        self.arm(cx);
+        self.due.arm(cx.fx);
+        self.pager.arm(cx);
+        self.explainer.arm(cx);
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
@@ -198,16 +174,15 @@ impl Protocol for Abd {
 
     fn is_idle(&self) -> bool {
         self.ops.is_empty()
-            && self.walks.is_empty()
             && self.lanes.is_empty()
-            && self.scans.is_empty()
-            && self.explaining.is_empty()
-            && self.forgotten.is_empty()
+            && self.pager.is_idle()
+            && self.explainer.is_idle()
     }
 
     fn stats(&self, stats: &mut Stats) {
         stats.add("operations_in_progress", self.ops.len() as u64);
-        stats.add("shards_recovering", (self.forgotten.len() + self.walks.len()) as u64);
+        stats.add("recovering_keys", self.recovering.len() as u64);
+        self.pager.stats(stats);
     }
 }
 
@@ -221,14 +196,14 @@ impl Abd {
             Message::Store { op, key, version, value } => {
                 self.on_store(cx, from.node, op, key, version, value);
             }
-            Message::State { op: id, version, value, .. } => {
-                if self.on_explained(cx, from, id, version, &value) {
+            Message::State { op: id, report, .. } => {
+                if self.explainer.on_explained(cx, from, id, || held(&report)) {
                     return;
                 }
                 if let Some(op) = self.ops.get_mut(&id)
                     && matches!(op.phase, Phase::Query)
                 {
-                    op.answers.add(cx.replicas, (from.node, from.amnesia), version, value);
+                    op.answers.add(cx.replicas, (from.node, from.amnesia), report);
                     self.settle(cx, id);
                 }
             }
@@ -240,40 +215,28 @@ impl Abd {
                     self.settle(cx, id);
                 }
             }
-            Message::List { op, from_hash, limit, want_values } => {
-                self.on_page_asked(cx, from.node, op, from_hash, limit, want_values);
-            }
-            Message::Page { op: id, from_hash, entries, next_hash } => {
-                if let Some(walk) = self.walks.get_mut(&id)
-                    && walk.from_hash == from_hash
-                    && walk.adopting.is_none()
-                {
-                    walk.add(cx.replicas, (from.node, from.amnesia), entries, next_hash);
-                    self.settle_walk(cx, id);
-                }
-            }
+            Message::Paging(message) => self.pager.on_message(cx, from, message),
             // Only this node may send itself recovered registers.
-            Message::Adopt { op, key, version, value } if from.node == cx.replicas.me() => {
-                self.on_adopt(cx, op, &key, version, value);
+            Message::Adopt { walk, key, version, value } if from.node == cx.replicas.me() => {
+                self.on_adopt(cx, walk, &key, version, value);
             }
-            Message::Adopted { op, .. } if from.node == cx.replicas.me() => self.on_adopted(cx, op),
-            Message::Adopt { .. } | Message::Adopted { .. } => {}
+            Message::Adopt { .. } => {}
         }
     }
 
     fn on_query(&mut self, cx: &mut Cx<'_>, from: NodeId, op: u64, key: &Key, want_value: bool) {
-        let (version, value) = match cx.cache.get(key) {
+        let report = match cx.cache.get(key) {
             CachedRegister::Lost if !mutation::is(Mutation::NoRecovery) => {
                 return self.recover(cx, key);
             }
-            CachedRegister::Absent | CachedRegister::Lost => (Version::NONE, Reported::Nothing),
-            CachedRegister::Present(register) => (register.version, register.report(want_value)),
+            CachedRegister::Absent | CachedRegister::Lost => Report::ABSENT,
+            CachedRegister::Present(register) => register.report(want_value),
         };
         let mut after = cx.cache.ticket(key);
         if mutation::is(Mutation::ExposeUnflushed) {
             after = Ticket::DURABLE;
         }
-        cx.fx.send(from, Message::State { op, key: key.clone(), version, value }, after);
+        cx.fx.send(from, Message::State { op, key: key.clone(), report }, after);
     }
 
     fn on_store(
@@ -317,28 +280,9 @@ impl Abd {
 
 /// Time.
 impl Abd {
-    fn arm(&mut self, cx: &mut Cx<'_>) {
-        let Some(&(at, _)) = self.due.first() else { return };
-        if self.armed_at.is_none_or(|armed_at| at < armed_at) {
-            self.armed_at = Some(at);
-            cx.fx.timer(TICK, at);
-        }
-    }
-
     fn on_tick(&mut self, cx: &mut Cx<'_>) {
-        if self.armed_at.is_some_and(|at| at <= cx.now) {
-            self.armed_at = None;
-        }
-        let due: Vec<(Nanos, u64)> = self.due.range(..=(cx.now, u64::MAX)).copied().collect();
-        for (at, id) in due {
-            self.due.remove(&(at, id));
-            if self.walks.contains_key(&id) {
-                self.on_walk_due(cx, id);
-            } else if self.explaining.contains_key(&id) {
-                self.on_explanation_due(cx, id);
-            } else {
-                self.on_op_due(cx, id);
-            }
+        for id in self.due.take(cx.now) {
+            self.on_op_due(cx, id);
         }
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use types::limits::MEMBERS_MAX;
 use types::{AmnesiaCount, Key, NodeId, Reply, SessionId, Tag};
 
-use super::message::{Reported, Version};
+use super::message::{Report, Reported, Version};
 use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
 use crate::replicas::Replicas;
@@ -105,9 +105,9 @@ impl Answers {
         &mut self,
         replicas: Replicas<'_>,
         (node, amnesia): (NodeId, AmnesiaCount),
-        version: Version,
-        value: Reported,
+        report: Report,
     ) {
+        let Report { version, value } = report;
         let Some(index) = replicas.index(node) else { return };
         let is_new = self.tally.add(replicas, node, amnesia);
         // A replica's versions only grow, so its newest report stands. A report after an amnesia
@@ -133,10 +133,7 @@ impl Answers {
     /// The value of the newest version.
     #[must_use]
     pub fn value(&self) -> Option<Bytes> {
-        match &self.value {
-            Reported::Value(value) => Some(value.clone()),
-            Reported::Nothing | Reported::Omitted => None,
-        }
+        self.value.clone().into_value()
     }
 
     /// True if the newest version is a value.
@@ -272,7 +269,8 @@ mod tests {
 
     fn report(op: &mut Operation, node: u16, number: u64) {
         let value = Reported::Value(Bytes::from(vec![number as u8]));
-        op.answers.add(replicas(), (NodeId(node), AmnesiaCount(1)), version(number), value);
+        let report = Report { version: version(number), value };
+        op.answers.add(replicas(), (NodeId(node), AmnesiaCount(1)), report);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use types::{Malformed, Reader, Wire};
 
-use super::message::{Reported, Version, put_value, take_value};
+use super::message::{Report, Reported, Version, put_value, take_value};
 
 /// The stored state of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,14 +24,14 @@ impl Register {
         is_newer
     }
 
-    /// The value as a report carries it.
     #[must_use]
-    pub fn report(&self, want_value: bool) -> Reported {
-        match &self.value {
+    pub fn report(&self, want_value: bool) -> Report {
+        let value = match &self.value {
             None => Reported::Nothing,
             Some(value) if want_value => Reported::Value(value.clone()),
             Some(_) => Reported::Omitted,
-        }
+        };
+        Report { version: self.version, value }
     }
 }
 

@@ -11,10 +11,11 @@ use types::{
 
 use super::message::{Message, Version};
 use super::operation::{Answers, Kind, Operation, Phase, Verdict};
-use super::{Abd, Cx, PATIENCE, RESEND_FIRST, RESEND_MAX};
+use super::{Abd, Cx, PATIENCE};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Protocol, Request};
 use crate::quorum::Tally;
+use crate::toolkit::back_off::{RESEND_FIRST, RESEND_MAX};
 
 /// Requests in progress or waiting for an earlier one of their session.
 const REQUESTS_MAX: usize = 65_536;
@@ -79,7 +80,7 @@ impl Abd {
             is_patient: is_read,
         };
         let id = self.next_id();
-        self.due.insert((op.resend_at.min(op.deadline), id));
+        self.due.set(id, op.resend_at.min(op.deadline));
         ask(cx, id, &op);
         self.ops.insert(id, op);
         id
@@ -151,10 +152,9 @@ impl Abd {
                 cx.fx.reply(*tag, Outcome::Reply(reply.clone()));
                 self.next_of_lane(cx, id, *session);
             }
-            // The operation ends once the register, made resident again, has adopted the value.
             Kind::Recover => {
-                let adopt = Message::Adopt { op: id, key: op.key.clone(), version, value };
-                cx.fx.send_now(cx.replicas.me(), adopt);
+                let key = op.key.clone();
+                self.adopt(cx, &key, version, value);
             }
         }
     }
@@ -176,11 +176,13 @@ impl Abd {
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Operation> {
         let op = self.ops.remove(&id)?;
-        self.due.remove(&(op.resend_at.min(op.deadline), id));
+        self.due.clear(&id);
         Some(op)
     }
+
     pub(super) fn on_op_due(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(op) = self.ops.get_mut(&id) else { return };
+        cx.about(op.key.shard());
         if op.deadline <= cx.now {
             let (tag, session, outcome) = match (&op.kind, &op.phase) {
                 (
@@ -203,7 +205,7 @@ impl Abd {
         let was_patient = std::mem::replace(&mut op.is_patient, false);
         op.resend_at = cx.now + op.resend_after;
         op.resend_after = Nanos(op.resend_after.0 * 2).min(RESEND_MAX);
-        self.due.insert((op.resend_at.min(op.deadline), id));
+        self.due.set(id, op.resend_at.min(op.deadline));
         if !was_patient {
             ask(cx, id, op);
         }

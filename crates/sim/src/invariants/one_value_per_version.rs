@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use protocols::abd::message::Reported;
+use protocols::abd::message::{Report, Reported};
 use protocols::abd::{Message, Version};
 use types::key::ByHash;
 use types::{Key, Wire};
@@ -40,7 +40,10 @@ impl Watcher for OneValuePerVersion {
             Ok(Message::Store { key, version, value, .. }) => {
                 self.note(&key, version, value.as_ref())
             }
-            Ok(Message::State { key, version, value: Reported::Value(value), .. }) => {
+            Ok(Message::State { key, report, .. }) => {
+                let Report { version, value: Reported::Value(value) } = report else {
+                    return Ok(());
+                };
                 self.note(&key, version, Some(&value))
             }
             Ok(_) => Ok(()),
