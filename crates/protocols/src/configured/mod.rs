@@ -57,6 +57,7 @@ use crate::protocol::{
 };
 use crate::register_cache::{RegisterCache, Weight};
 use crate::replicas::{ReplicaSet, Replicas};
+use crate::toolkit::sweep::SWEEP_SCAN;
 use crate::uptime::Uptime;
 use state::copying::Copying;
 use state::erasing::Erasing;
@@ -152,6 +153,8 @@ pub enum MemberEvent<P: Member> {
     Copied {
         key: Key,
     },
+    /// The answer to a scan of the protocol. Its number has [`SWEEP_SCAN`].
+    Scanned(Scanned<P::Record>),
     /// The connection to this node ended.
     PeerReset {
         node: NodeId,
@@ -399,6 +402,9 @@ impl<P: Member> Configured<P> {
     }
 
     fn on_scanned(&mut self, cx: &mut Cx<'_, P>, scanned: Scanned<P::Record>) {
+        if scanned.id & SWEEP_SCAN != 0 {
+            return self.inside(cx, |member, cx| member.on(cx, MemberEvent::Scanned(scanned)));
+        }
         match scanned.id & SCAN_KINDS {
             SCAN_TO_LIST => self.on_listed(cx, scanned),
             SCAN_TO_COPY => self.on_copied(cx, scanned),

@@ -36,7 +36,9 @@ pub enum Body {
     AskTail { id: u64, version: Version },
     /// The committed version, with its content if it is another one.
     Tail { id: u64, version: Version, content: Option<Content<Version>> },
-    /// To this node itself, then to the head: the time to live of the key is over here.
+    /// To this node itself: look after this key, for which no request waits.
+    Look,
+    /// To the head: the time to live of the key is over here.
     Expire,
 }
 
@@ -68,7 +70,8 @@ const HAVE: u8 = 5;
 const NUDGE: u8 = 6;
 const ASK_TAIL: u8 = 7;
 const TAIL: u8 = 8;
-const EXPIRE: u8 = 9;
+const LOOK: u8 = 9;
+const EXPIRE: u8 = 10;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -81,6 +84,7 @@ impl Wire for Message {
             Body::Nudge { .. } => NUDGE,
             Body::AskTail { .. } => ASK_TAIL,
             Body::Tail { .. } => TAIL,
+            Body::Look => LOOK,
             Body::Expire => EXPIRE,
         });
         self.key.encode(out);
@@ -104,7 +108,7 @@ impl Wire for Message {
                 // The flag tells whether there is one.
                 content.as_ref().unwrap_or(&Content::DELETED).put(out, content.is_some());
             }
-            Body::Expire => {}
+            Body::Look | Body::Expire => {}
         }
     }
 
@@ -124,6 +128,7 @@ impl Wire for Message {
                 let (content, has_content) = Content::take(reader)?;
                 Body::Tail { id, version, content: has_content.then_some(content) }
             }
+            LOOK => Body::Look,
             EXPIRE => Body::Expire,
             _ => return Err(Malformed),
         };
@@ -174,6 +179,7 @@ mod tests {
             Body::Tail { id: 9, version, content: None },
             Body::Tail { id: 9, version, content: Some(Content::DELETED) },
             Body::Tail { id: 9, version, content: Some(content) },
+            Body::Look,
             Body::Expire,
         ];
         for body in bodies {

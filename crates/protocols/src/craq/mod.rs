@@ -50,13 +50,13 @@
 //! Start reading at `Craq::on`.
 
 mod chain;
-mod expiring;
 mod head;
 mod lane;
 pub mod message;
 mod origin;
 pub mod register;
 mod streams;
+mod upkeep;
 pub mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,13 +82,16 @@ use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::toolkit::content::{Content, Effect};
 use crate::toolkit::due::Due;
+use crate::toolkit::ends::Ends;
 use crate::toolkit::no_meta::NoMeta;
+use crate::toolkit::sweep::Sweep;
 use crate::uptime::Uptime;
 
 /// Keys with work in progress, and steered requests.
 const REQUESTS_MAX: usize = 65_536;
 const TICK: TimerId = TimerId(0);
 const ENDS: TimerId = TimerId(1);
+const SWEEP: TimerId = TimerId(2);
 
 /// One instance of craq.
 #[derive(Debug)]
@@ -106,7 +109,8 @@ pub struct Craq {
     /// When each lane acts next.
     due: Due<Key>,
     /// When times to live are over.
-    ends: Due<Key>,
+    ends: Ends,
+    sweep: Sweep,
 }
 
 type Cx<'c, 'a> = Inside<'c, 'a, Craq>;
@@ -137,7 +141,8 @@ impl Member for Craq {
             streams: Streams::default(),
             stalled: BTreeMap::new(),
             due: Due::new(TICK),
-            ends: Due::new(ENDS),
+            ends: Ends::new(ENDS),
+            sweep: Sweep::new(SWEEP),
         }
     }
 
@@ -146,13 +151,18 @@ impl Member for Craq {
             MemberEvent::Request(request) => self.on_request(cx, request),
             MemberEvent::Message { from, message } => self.on_message(cx, from, message),
             MemberEvent::Timer(ENDS) => self.on_ends(cx),
+            MemberEvent::Timer(SWEEP) => self.sweep.on_timer(&mut **cx, &self.env),
             MemberEvent::Timer(_) => self.on_tick(cx),
             MemberEvent::Copied { key } => self.watch(cx, &key),
+            MemberEvent::Scanned(scanned) => self.on_scanned(cx, scanned),
             // Timers resend unanswered messages.
             MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
         }
         self.due.arm(cx.fx);
         self.ends.arm(cx.fx);
+        if self.ends.take_short() {
+            self.sweep.plan(&mut **cx);
+        }
     }
 
     /// Answers and acknowledgements of the last epoch are void.
@@ -166,6 +176,7 @@ impl Member for Craq {
         // Those of the time between epochs are lost.
         self.due.lose_timers();
         self.ends.lose_timers();
+        self.sweep.begin(&mut **cx, &self.env);
         self.due.arm(cx.fx);
         self.ends.arm(cx.fx);
     }
@@ -197,7 +208,8 @@ impl Member for Craq {
         self.streams.clear();
         self.stalled.clear();
         self.due = Due::new(TICK);
-        self.ends = Due::new(ENDS);
+        self.ends = Ends::new(ENDS);
+        self.sweep.stop();
         untried
     }
 
@@ -263,7 +275,7 @@ impl Member for Craq {
     }
 
     fn is_idle(&self) -> bool {
-        self.lanes.is_empty()
+        self.lanes.is_empty() && self.sweep.is_idle()
     }
 
     fn stats(&self, stats: &mut Stats) {
@@ -315,7 +327,9 @@ impl Craq {
             Body::Tail { id, version, content } => {
                 self.on_tail(cx, &key, id, (version, content));
             }
-            Body::Expire => self.on_expire(cx, from, &key),
+            Body::Look if from == cx.replicas.me() => self.on_look(cx, &key),
+            Body::Look => {}
+            Body::Expire => self.on_expire(cx, &key),
         }
     }
 

@@ -277,7 +277,7 @@ fn answer(cx: &mut Cx<'_, '_>, key: &Key, (to, id, version): (NodeId, u64, Versi
     send(cx, to, key, Body::Tail { id, version: register.version, content });
 }
 
-fn nudge(cx: &mut Cx<'_, '_>, key: &Key, version: Version) {
+pub(super) fn nudge(cx: &mut Cx<'_, '_>, key: &Key, version: Version) {
     if let Some(head) = chain::head(cx) {
         send(cx, head, key, Body::Nudge { version });
     }

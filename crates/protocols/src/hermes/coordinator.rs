@@ -88,7 +88,7 @@ impl Hermes {
 
     /// Replaces the register.
     pub(super) fn store(&mut self, cx: &mut Cx<'_, '_>, key: &Key, register: Register) {
-        register.content.watch(&**cx, &mut self.ends, key);
+        self.ends.watch(&**cx, key, &register.content);
         cx.cache.put(key, register);
         cx.cache.persist(key);
     }

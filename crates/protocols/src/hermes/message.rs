@@ -18,8 +18,8 @@ pub enum Message {
     Validate { key: Key, version: Version },
     /// To the writer of a read-modify-write: has it ended?
     Nudge { key: Key, version: Version },
-    /// To this node itself: is the time to live of this key over?
-    Expire { key: Key },
+    /// To this node itself: look after this key, for which no request waits.
+    Look { key: Key },
 }
 
 impl Message {
@@ -29,7 +29,7 @@ impl Message {
             | Message::Ack { key, .. }
             | Message::Validate { key, .. }
             | Message::Nudge { key, .. }
-            | Message::Expire { key } => key,
+            | Message::Look { key } => key,
         }
     }
 }
@@ -48,7 +48,7 @@ const INVALIDATE: u8 = 1;
 const ACK: u8 = 2;
 const VALIDATE: u8 = 3;
 const NUDGE: u8 = 4;
-const EXPIRE: u8 = 5;
+const LOOK: u8 = 5;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -57,7 +57,7 @@ impl Wire for Message {
             Message::Ack { .. } => ACK,
             Message::Validate { .. } => VALIDATE,
             Message::Nudge { .. } => NUDGE,
-            Message::Expire { .. } => EXPIRE,
+            Message::Look { .. } => LOOK,
         });
         self.key().encode(out);
         match self {
@@ -65,7 +65,7 @@ impl Wire for Message {
             Message::Ack { version, .. }
             | Message::Validate { version, .. }
             | Message::Nudge { version, .. } => version.encode(out),
-            Message::Expire { .. } => {}
+            Message::Look { .. } => {}
         }
     }
 
@@ -77,7 +77,7 @@ impl Wire for Message {
             ACK => Message::Ack { key, version: Version::decode(reader)? },
             VALIDATE => Message::Validate { key, version: Version::decode(reader)? },
             NUDGE => Message::Nudge { key, version: Version::decode(reader)? },
-            EXPIRE => Message::Expire { key },
+            LOOK => Message::Look { key },
             _ => return Err(Malformed),
         })
     }
@@ -101,7 +101,7 @@ mod tests {
             Message::Ack { key: key.clone(), version },
             Message::Validate { key: key.clone(), version },
             Message::Nudge { key: key.clone(), version },
-            Message::Expire { key },
+            Message::Look { key },
         ];
         for message in messages {
             let bytes = message.to_bytes();

@@ -48,10 +48,10 @@
 //! Start reading at `Hermes::on`.
 
 mod coordinator;
-mod expiring;
 mod lane;
 pub mod message;
 pub mod register;
+mod upkeep;
 pub mod version;
 
 use std::collections::BTreeMap;
@@ -71,7 +71,9 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::toolkit::due::Due;
+use crate::toolkit::ends::Ends;
 use crate::toolkit::no_meta::NoMeta;
+use crate::toolkit::sweep::Sweep;
 use crate::uptime::Uptime;
 
 /// How long a key may stay invalid before a member with waiting requests replays its write.
@@ -80,8 +82,7 @@ const RESEND_FIRST: Nanos = Nanos::from_millis(10);
 const RESEND_MAX: Nanos = Nanos::from_millis(160);
 const TICK: TimerId = TimerId(0);
 const ENDS: TimerId = TimerId(1);
-/// How long a member waits for each one before it to expire a key.
-const TURN: Nanos = Nanos::from_millis(100);
+const SWEEP: TimerId = TimerId(2);
 
 /// One instance of Hermes.
 #[derive(Debug)]
@@ -93,7 +94,8 @@ pub struct Hermes {
     /// When each lane acts next.
     due: Due<Key>,
     /// When times to live are over.
-    ends: Due<Key>,
+    ends: Ends,
+    sweep: Sweep,
 }
 
 type Cx<'c, 'a> = Inside<'c, 'a, Hermes>;
@@ -121,7 +123,8 @@ impl Member for Hermes {
             lanes: BTreeMap::new(),
             waiting_count: 0,
             due: Due::new(TICK),
-            ends: Due::new(ENDS),
+            ends: Ends::new(ENDS),
+            sweep: Sweep::new(SWEEP),
         }
     }
 
@@ -130,13 +133,18 @@ impl Member for Hermes {
             MemberEvent::Request(request) => self.on_request(cx, request),
             MemberEvent::Message { from, message } => self.on_message(cx, from, message),
             MemberEvent::Timer(ENDS) => self.on_ends(cx),
+            MemberEvent::Timer(SWEEP) => self.sweep.on_timer(&mut **cx, &self.env),
             MemberEvent::Timer(_) => self.on_tick(cx),
             MemberEvent::Copied { key } => self.watch(cx, &key),
+            MemberEvent::Scanned(scanned) => self.on_scanned(cx, scanned),
             // Timers resend unanswered messages.
             MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
         }
         self.due.arm(cx.fx);
         self.ends.arm(cx.fx);
+        if self.ends.take_short() {
+            self.sweep.plan(&mut **cx);
+        }
     }
 
     /// Acknowledgements do not outlive their epoch.
@@ -148,6 +156,7 @@ impl Member for Hermes {
         // Those of the time between epochs are lost.
         self.due.lose_timers();
         self.ends.lose_timers();
+        self.sweep.begin(&mut **cx, &self.env);
         self.due.arm(cx.fx);
         self.ends.arm(cx.fx);
     }
@@ -175,7 +184,8 @@ impl Member for Hermes {
         }
         self.waiting_count = 0;
         self.due = Due::new(TICK);
-        self.ends = Due::new(ENDS);
+        self.ends = Ends::new(ENDS);
+        self.sweep.stop();
         untried
     }
 
@@ -230,7 +240,7 @@ impl Member for Hermes {
     }
 
     fn is_idle(&self) -> bool {
-        self.lanes.is_empty()
+        self.lanes.is_empty() && self.sweep.is_idle()
     }
 
     fn stats(&self, stats: &mut Stats) {
@@ -248,8 +258,8 @@ impl Hermes {
             Message::Ack { key, version } => self.on_ack(cx, from, &key, version),
             Message::Validate { key, version } => self.on_validate(cx, &key, version),
             Message::Nudge { key, version } => self.on_nudge(cx, from, key, version),
-            Message::Expire { key } if from == cx.replicas.me() => self.on_expire(cx, &key),
-            Message::Expire { .. } => {}
+            Message::Look { key } if from == cx.replicas.me() => self.on_look(cx, &key),
+            Message::Look { .. } => {}
         }
     }
 

@@ -1,7 +1,8 @@
 //! A few string commands as an [`Update`], and their place in the checker's model.
 
+use base::Millis;
 use bytes::Bytes;
-use checker::model::kv::{KvInput, KvOutput};
+use checker::model::kv::{ExpiryTag, KvInput, KvOutput};
 use types::{
     Access, Applied, Change, Clock, Command, ExpiryChange, Reply, TimeToLive, Update, View,
 };
@@ -10,6 +11,8 @@ use types::{
 pub(super) enum Ask {
     Get,
     Set(u8),
+    /// With a time to live of [`TTL`].
+    SetExpiring(u8),
     Append(u8),
     SetIfAbsent(u8),
     Delete,
@@ -17,11 +20,14 @@ pub(super) enum Ask {
 
 pub(super) struct Asks;
 
+pub(super) const TTL: Millis = Millis(100);
+
 impl Ask {
     pub fn command(self) -> Command {
         let (access, body) = match self {
             Ask::Get => (Access::Read, vec![b'g']),
             Ask::Set(byte) => (Access::Write, vec![b's', byte]),
+            Ask::SetExpiring(byte) => (Access::Write, vec![b'x', byte]),
             Ask::Append(byte) => (Access::Update, vec![b'a', byte]),
             Ask::SetIfAbsent(byte) => (Access::Update, vec![b'n', byte]),
             Ask::Delete => (Access::Update, vec![b'd']),
@@ -34,6 +40,7 @@ impl Ask {
         match self {
             Ask::Get => KvInput::Get,
             Ask::Set(byte) => KvInput::Set(one(byte)),
+            Ask::SetExpiring(byte) => KvInput::SetExpiring(one(byte), ExpiryTag(byte.into())),
             Ask::Append(byte) => KvInput::Append(one(byte)),
             Ask::SetIfAbsent(byte) => KvInput::SetIfAbsent(one(byte)),
             Ask::Delete => KvInput::Del,
@@ -64,6 +71,11 @@ impl Update for Asks {
                 let value = [value.unwrap_or_default(), &body[1..]].concat();
                 let reply = Reply::Integer(value.len() as i64);
                 set(value, reply)
+            }
+            (b'x', _) => {
+                let expiry = ExpiryChange::Set(TimeToLive::After(TTL));
+                let value = Bytes::copy_from_slice(&body[1..]);
+                Applied { change: Change::Put { value, expiry }, reply: Reply::OK }
             }
             (b's', _) | (b'n', None) => set(body[1..].to_vec(), Reply::OK),
             (b'n', Some(_)) => Applied::unchanged(Reply::Boolean(false)),

@@ -11,6 +11,7 @@ mod mutants;
 mod node;
 mod readiness;
 mod schedules;
+mod upkeep;
 mod verdict;
 
 use std::collections::BTreeMap;

@@ -6,21 +6,15 @@
 
 use std::fmt::Debug;
 
-use base::{Millis, Nanos};
+use base::Millis;
 use bytes::Bytes;
 use types::wire::put_varint;
 use types::{Change, Clock, ExpiryChange, Key, Malformed, Reader, Reply, TimeToLive, View, Wire};
 
 use super::countdown::{Countdown, Started};
-use super::due::Due;
 use crate::protocol::Scope;
 use crate::register_cache::Weight;
 use crate::uptime::Uptime;
-
-/// Ends that a member watches at a time. Other keys end when they are accessed.
-const WATCHED_MAX: usize = 65_536;
-/// Let clients that wait for the end come first.
-const SLACK: Nanos = Nanos::from_millis(20);
 
 /// The content of a register. `V` orders its changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -137,20 +131,6 @@ impl<V: Copy + Eq> Content<V> {
             Change::Delete | Change::Expire(_) => Content::DELETED,
         };
         Effect::Changed { content, reply }
-    }
-
-    /// Notes when the time to live of a key is over here, or that it has none.
-    pub fn watch<R, S, M>(&self, cx: &Scope<'_, R, S, M>, ends: &mut Due<Key>, key: &Key) {
-        let rest = match self.countdown(cx.uptime, cx.unix) {
-            Countdown::None => return ends.clear(key),
-            Countdown::Running(rest) => rest,
-            Countdown::Over => Millis(0),
-        };
-        // An end that is centuries away comes on access.
-        let Some(rest) = rest.0.checked_mul(1_000_000) else { return };
-        if ends.len() < WATCHED_MAX || ends.has(key) {
-            ends.set(key.clone(), Nanos(cx.now.0.saturating_add(rest)) + SLACK);
-        }
     }
 }
 

@@ -42,6 +42,12 @@ impl<K: Ord + Clone + Debug> Due<K> {
         self.at.contains_key(name)
     }
 
+    /// The farthest deadline.
+    #[must_use]
+    pub fn last(&self) -> Option<(Nanos, &K)> {
+        self.order.last().map(|(at, name)| (*at, name))
+    }
+
     #[must_use]
     pub fn len(&self) -> usize {
         self.at.len()

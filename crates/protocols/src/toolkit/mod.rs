@@ -3,7 +3,8 @@
 //! - [`stamp`]: names that nodes mint once, and their order.
 //! - [`due`]: one timer for many deadlines. [`back_off`]: pauses between attempts.
 //! - [`countdown`]: times to live that replicas count for themselves. [`content`]: values with
-//!   them, where one member decides.
+//!   them, where one member decides. [`ends`] waits for their ends.
+//! - [`sweep`]: a paced walk over all registers, for those that no message names.
 //! - [`pager`]: listings and recovery of shards; [`walk`] collects pages, [`pages`] serves them.
 //! - [`state`]: the value of a key, its deadline and the operations done. [`batch`] computes the
 //!   next one from the commands of [`operation`].
@@ -16,6 +17,7 @@ pub mod batch;
 pub mod content;
 pub mod countdown;
 pub mod due;
+pub mod ends;
 pub mod explainer;
 pub mod no_meta;
 pub mod operation;
@@ -23,4 +25,5 @@ pub mod pager;
 pub mod pages;
 pub mod stamp;
 pub mod state;
+pub mod sweep;
 pub mod walk;

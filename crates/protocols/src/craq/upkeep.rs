@@ -1,0 +1,79 @@
+//! Work on keys for which no request waits: times to live that are over, and dirty keys of an
+//! earlier epoch.
+
+use types::{Key, Role};
+
+use super::message::Body;
+use super::register::Register;
+use super::{Craq, Cx, Held, chain, held, send};
+use crate::protocol::{Scanned, ScannedRegister};
+use crate::register_cache::CachedRegister;
+use crate::toolkit::content::Content;
+
+impl Craq {
+    /// Replaces the register.
+    pub(super) fn store(&mut self, cx: &mut Cx<'_, '_>, key: &Key, register: Register) {
+        cx.cache.put(key, register);
+        cx.cache.persist(key);
+        self.watch(cx, key);
+    }
+
+    /// Notes the end of a register that is new here.
+    pub(super) fn watch(&mut self, cx: &Cx<'_, '_>, key: &Key) {
+        if let CachedRegister::Present(register) = cx.cache.get(key) {
+            self.ends.watch(&**cx, key, &register.content);
+        }
+    }
+
+    /// Looks at keys whose time to live seems to be over.
+    pub(super) fn on_ends(&mut self, cx: &mut Cx<'_, '_>) {
+        for key in self.ends.take(cx.now) {
+            send(cx, cx.replicas.me(), &key, Body::Look);
+        }
+    }
+
+    /// A sweep has come to these registers.
+    pub(super) fn on_scanned(&mut self, cx: &mut Cx<'_, '_>, scanned: Scanned<Register>) {
+        if !self.sweep.on_scanned(&mut **cx, &scanned) {
+            return;
+        }
+        for (key, found) in scanned.records {
+            let ScannedRegister::Present(register) = found else { continue };
+            self.ends.watch(&**cx, &key, &register.content);
+            if !register.is_clean && register.version.epoch < cx.configuration.epoch {
+                send(cx, cx.replicas.me(), &key, Body::Look);
+            }
+        }
+    }
+
+    pub(super) fn on_look(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let CachedRegister::Present(register) = cx.cache.get(key) else { return };
+        let (version, is_clean) = (register.version, register.is_clean);
+        let is_over = self.ends.is_over(&**cx, key, &register.content);
+        if cx.me().role != Role::Full {
+            return;
+        }
+        if !is_clean && version.epoch < cx.configuration.epoch {
+            super::origin::nudge(cx, key, version);
+        }
+        if is_over && let Some(head) = chain::head(cx) {
+            send(cx, head, key, Body::Expire);
+        }
+    }
+
+    pub(super) fn on_expire(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let CachedRegister::Present(register) = cx.cache.get(key) else { return };
+        let is_over = self.ends.is_over(&**cx, key, &register.content);
+        if !is_over || !chain::is_head(cx) {
+            return;
+        }
+        if self.lanes.contains_key(key) || !matches!(held(cx, key), Held::Clean(_)) {
+            // A command does it, or the head later.
+            return self.ends.look_again(key, cx.now);
+        }
+        let register = super::register_of(cx, key);
+        let register = Register { content: Content::DELETED, ..register };
+        self.start(cx, key, register, Vec::new());
+        self.plan(cx, key);
+    }
+}

@@ -1,0 +1,96 @@
+//! Work on keys that no client touches.
+
+use base::Nanos;
+
+use super::World;
+use super::asks::{Ask, TTL};
+use crate::configured::{Configured, Member};
+use crate::craq::{self, Craq};
+use crate::hermes::{self, Hermes};
+use crate::protocol::Protocol;
+use crate::register_cache::CachedRegister;
+
+const ALL: [usize; 3] = [0, 1, 2];
+
+fn group<P: Member>() -> World<Configured<P>> {
+    let mut world = World::new(ALL.len(), true, 7);
+    world.begin(&ALL);
+    world.drain();
+    world
+}
+
+impl<P: Protocol> World<P> {
+    /// Lets time pass at all nodes. Messages arrive in between.
+    fn idle(&mut self, millis: u64) {
+        for _ in 0..millis.div_ceil(10) {
+            self.drain();
+            self.pass(Nanos::from_millis(10), ALL.into_iter());
+        }
+        self.drain();
+    }
+
+    /// All nodes stop, start and form the next epoch.
+    fn restart_all(&mut self) {
+        ALL.into_iter().for_each(|index| self.kill(index, 99, 0));
+        ALL.into_iter().for_each(|index| self.start(index));
+        self.change(&ALL);
+        self.lend_all();
+    }
+
+    /// The first key's register at each node.
+    fn held<T>(&self, of: impl Fn(&P::Record) -> T) -> Vec<Option<T>> {
+        let held = |index: usize| match self.nodes[index].cache.get(&self.keys[0]) {
+            CachedRegister::Present(register) => Some(of(register)),
+            CachedRegister::Absent | CachedRegister::Lost => None,
+        };
+        ALL.into_iter().map(held).collect()
+    }
+}
+
+fn untouched_key_ends<P: Member>(is_empty: impl Fn(&P::Record) -> bool + Copy) {
+    let mut world = group::<P>();
+    let write = world.ask(1, 0, Ask::SetExpiring(1));
+    world.settle(&[write]);
+    world.idle(10);
+    world.restart_all();
+    assert_eq!(world.held(is_empty), [Some(false); 3]);
+    world.idle(3 * TTL.0);
+    assert_eq!(world.held(is_empty), [Some(true); 3]);
+    assert_eq!(world.verdict(), Ok(()));
+}
+
+#[test]
+fn key_ends_after_restart_of_all_members() {
+    untouched_key_ends::<Hermes>(|register| register.content.is_empty());
+    untouched_key_ends::<Craq>(|register| register.content.is_empty());
+}
+
+/// The coordinator dies before any member knows that all hold its write.
+#[test]
+fn sweep_validates_key_of_dead_coordinator() {
+    let is_valid = |register: &hermes::Register| register.is_valid;
+    let mut world = group::<Hermes>();
+    world.ask(0, 0, Ask::Set(1));
+    world.idle(10);
+    world.ask(0, 0, Ask::Set(2));
+    world.bag.retain(|letter| letter.to == 1);
+    world.restart_all();
+    world.idle(100);
+    assert_eq!(world.held(is_valid), [Some(true); 3]);
+    assert_eq!(world.verdict(), Ok(()));
+}
+
+#[test]
+fn sweep_cleans_dirty_key_of_earlier_epoch() {
+    let is_clean = |register: &craq::Register| register.is_clean;
+    let mut world = group::<Craq>();
+    world.ask(0, 0, Ask::Set(1));
+    while world.flush(0) {}
+    let letter = world.bag.remove(0);
+    world.deliver(letter);
+    world.restart_all();
+    assert!(world.held(is_clean).contains(&Some(false)));
+    world.idle(100);
+    assert_eq!(world.held(is_clean), [Some(true); 3]);
+    assert_eq!(world.verdict(), Ok(()));
+}

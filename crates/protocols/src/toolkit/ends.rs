@@ -1,0 +1,125 @@
+//! The ends of times to live that a member waits for.
+//!
+//! A member watches the nearest ends. The [sweep](super::sweep) finds the others, and those of
+//! registers from before its start.
+
+use base::{Millis, Nanos};
+use types::Key;
+
+use super::content::Content;
+use super::countdown::Countdown;
+use super::due::Due;
+use crate::effects::{Effects, TimerId};
+use crate::protocol::Scope;
+
+/// Ends that a member watches at a time.
+const WATCHED_MAX: usize = 65_536;
+/// Let clients that wait for the end come first.
+const SLACK: Nanos = Nanos::from_millis(20);
+/// When to look at a key again that is in use.
+const AGAIN: Nanos = Nanos::from_millis(100);
+
+/// Keys by the time at which to look at them.
+#[derive(Debug)]
+pub struct Ends {
+    due: Due<Key>,
+    /// Some keys found no room: a sweep has to find them.
+    is_short: bool,
+}
+
+impl Ends {
+    #[must_use]
+    pub fn new(timer: TimerId) -> Ends {
+        Ends { due: Due::new(timer), is_short: false }
+    }
+
+    /// Notes when the time to live of a key is over here, or that it has none.
+    pub fn watch<R, S, M, V: Copy + Eq>(
+        &mut self,
+        cx: &Scope<'_, R, S, M>,
+        key: &Key,
+        content: &Content<V>,
+    ) {
+        let rest = match content.countdown(cx.uptime, cx.unix) {
+            Countdown::None => return self.due.clear(key),
+            Countdown::Running(rest) => rest,
+            Countdown::Over => Millis(0),
+        };
+        // An end that is centuries away comes on access.
+        let Some(rest) = rest.0.checked_mul(1_000_000) else { return };
+        self.look(key, Nanos(cx.now.0.saturating_add(rest)) + SLACK);
+    }
+
+    /// Looks at the key again a little later.
+    pub fn look_again(&mut self, key: &Key, now: Nanos) {
+        self.look(key, now + AGAIN);
+    }
+
+    /// Looks at the key at this time, unless the memory is full of nearer ones.
+    pub fn look(&mut self, key: &Key, at: Nanos) {
+        if self.due.len() >= WATCHED_MAX && !self.due.has(key) {
+            self.is_short = true;
+            match self.due.last() {
+                Some((last, farthest)) if at < last => {
+                    let farthest = farthest.clone();
+                    self.due.clear(&farthest);
+                }
+                _ => return,
+            }
+        }
+        self.due.set(key.clone(), at);
+    }
+
+    /// True if the time to live of the key is over. Otherwise its end is watched.
+    pub fn is_over<R, S, M, V: Copy + Eq>(
+        &mut self,
+        cx: &Scope<'_, R, S, M>,
+        key: &Key,
+        content: &Content<V>,
+    ) -> bool {
+        let is_over = content.is_over(cx.uptime, cx.unix);
+        if !is_over {
+            self.watch(cx, key, content);
+        }
+        is_over
+    }
+
+    /// Takes the keys to look at now. Call it for the event of the timer.
+    pub fn take(&mut self, now: Nanos) -> Vec<Key> {
+        self.due.take(now)
+    }
+
+    /// Takes the note that some keys are not watched.
+    pub fn take_short(&mut self) -> bool {
+        std::mem::take(&mut self.is_short)
+    }
+
+    pub fn arm<M>(&mut self, fx: &mut Effects<M>) {
+        self.due.arm(fx);
+    }
+
+    /// Timers that were set may never come.
+    pub fn lose_timers(&mut self) {
+        self.due.lose_timers();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearer_end_takes_the_farthest_place() {
+        let key = |n: usize| Key::new(&n.to_le_bytes());
+        let mut ends = Ends::new(TimerId(0));
+        for n in 0..WATCHED_MAX {
+            ends.look(&key(n), Nanos(1_000 + n as u64));
+        }
+        assert!(!ends.take_short());
+        ends.look(&key(WATCHED_MAX), Nanos(1));
+        ends.look(&key(WATCHED_MAX + 1), Nanos(u64::MAX));
+        assert!(ends.take_short() && !ends.take_short());
+        assert_eq!(ends.take(Nanos(1)), [key(WATCHED_MAX)]);
+        assert_eq!(ends.take(Nanos(u64::MAX)).len(), WATCHED_MAX - 1);
+    }
+}

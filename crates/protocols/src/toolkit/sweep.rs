@@ -1,0 +1,128 @@
+//! A sweep over all registers of a worker, in paced scans.
+//!
+//! It finds registers that need work and that no message names. They are from before a start, or
+//! found no room in memory.
+
+use std::collections::VecDeque;
+
+use base::Nanos;
+use types::Shard;
+
+use crate::effects::{Scan, TimerId};
+use crate::protocol::{Env, Scanned, Scope};
+
+/// The numbers of its scans have this bit, those of other scans do not.
+pub const SWEEP_SCAN: u64 = 1 << 63;
+/// Registers of a scan, and of a step between two pauses.
+const STEP: usize = 128;
+/// The cost of a scan, in registers.
+const SCAN_COST: usize = 8;
+const PAUSE: Nanos = Nanos::from_millis(20);
+/// The time before a sweep for registers that the last one could not serve.
+const REST: Nanos = Nanos::from_secs(60);
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// The scan of this number is in progress.
+    Scanning(u64),
+    PausedUntil(Nanos),
+    /// The next sweep begins then.
+    RestingUntil(Nanos),
+}
+
+/// At most one sweep at a time.
+#[derive(Debug)]
+pub struct Sweep {
+    timer: TimerId,
+    last_scan: u64,
+    state: State,
+    /// Where the scans of this sweep go on, by shard.
+    to_do: VecDeque<u64>,
+    /// The cost since the last pause.
+    cost: usize,
+}
+
+impl Sweep {
+    #[must_use]
+    pub fn new(timer: TimerId) -> Sweep {
+        Sweep { timer, last_scan: SWEEP_SCAN, state: State::Idle, to_do: VecDeque::new(), cost: 0 }
+    }
+
+    /// True unless a sweep is in progress.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle | State::RestingUntil(_))
+    }
+
+    /// Ends the sweep in progress, and the plan of another.
+    pub fn stop(&mut self) {
+        self.state = State::Idle;
+    }
+
+    /// Begins a sweep, in the place of one in progress. Timers that were set may be lost.
+    pub fn begin<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>, env: &Env) {
+        let own = (0..=u8::MAX).map(Shard).filter(|&shard| env.owns(shard));
+        self.to_do = own.map(Shard::first_hash).collect();
+        self.go_on(cx);
+    }
+
+    /// Begins another sweep in a while, unless one is planned.
+    pub fn plan<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>) {
+        if self.state == State::Idle {
+            let at = cx.now + REST;
+            self.state = State::RestingUntil(at);
+            cx.fx.timer(self.timer, at);
+        }
+    }
+
+    fn go_on<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>) {
+        if self.cost >= STEP {
+            let at = cx.now + PAUSE;
+            self.state = State::PausedUntil(at);
+            return cx.fx.timer(self.timer, at);
+        }
+        self.state = match self.to_do.front() {
+            None => State::Idle,
+            Some(&from_hash) => {
+                self.last_scan += 1;
+                cx.fx.scan(Scan { id: self.last_scan, from_hash, limit: STEP });
+                State::Scanning(self.last_scan)
+            }
+        };
+    }
+
+    pub fn on_timer<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>, env: &Env) {
+        match self.state {
+            State::PausedUntil(at) if at <= cx.now => {
+                self.cost = 0;
+                self.go_on(cx);
+            }
+            State::RestingUntil(at) if at <= cx.now => {
+                self.cost = 0;
+                self.begin(cx, env);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the answer to a scan. False if it is not the one of this sweep.
+    #[must_use]
+    pub fn on_scanned<R, S, M, T>(
+        &mut self,
+        cx: &mut Scope<'_, R, S, M>,
+        scanned: &Scanned<T>,
+    ) -> bool {
+        if self.state != State::Scanning(scanned.id) {
+            return false;
+        }
+        self.cost += scanned.records.len() + SCAN_COST;
+        if let Some(from_hash) = self.to_do.pop_front()
+            && let Some(next) = scanned.next_hash.filter(|next| next >> 56 == from_hash >> 56)
+        {
+            self.to_do.push_front(next);
+        }
+        self.go_on(cx);
+        true
+    }
+}
