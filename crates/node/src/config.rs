@@ -29,6 +29,9 @@ const SYSTEM_DISK: DiskConfig = DiskConfig {
 /// Worker threads of a node at most.
 pub const WORKERS_MAX: usize = 64;
 
+/// Members that a group may have instead of all nodes. Even numbers would survive no more failures.
+pub const REPLICAS: [u8; 3] = [3, 5, 7];
+
 /// Configuration of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeConfig {
@@ -91,9 +94,35 @@ pub struct DatabaseConfig {
     /// The protocol's name on the command line.
     pub protocol: &'static str,
     pub durability: Durability,
+    /// Members of its group, for a protocol that needs a configuration; `None`: all nodes.
+    pub replicas: Option<u8>,
 }
 
 impl DatabaseConfig {
+    /// Its protocol runs on a configured group of members.
+    #[must_use]
+    pub fn has_group(&self) -> bool {
+        crate::registry::find(self.protocol).is_some_and(|it| it.properties.needs_config)
+    }
+
+    fn check_replicas(&self) -> Result<(), BadConfig> {
+        let Some(replicas) = self.replicas else { return Ok(()) };
+        let DatabaseConfig { database, protocol, .. } = self;
+        if !REPLICAS.contains(&replicas) {
+            return Err(BadConfig(format!(
+                "database {database}: replicas must be 3, 5 or 7, not {replicas}"
+            )));
+        }
+        if !self.has_group() {
+            return Err(BadConfig(format!(
+                "database {database}: {protocol} keeps every key on all nodes; replicas is for protocols of groups, \
+                 which are {}",
+                crate::registry::names_of_groups().join(", ")
+            )));
+        }
+        Ok(())
+    }
+
     /// Transactions over several keys run on it, with the help of a hidden keyspace.
     #[must_use]
     pub fn has_transactions(&self) -> bool {
@@ -152,9 +181,26 @@ impl NodeConfig {
             if self.databases[..at].iter().any(|other| other.database == one.database) {
                 return bad(format!("database {} is configured twice", one.database.0));
             }
+            one.check_replicas()?;
         }
         self.disk.check().map_err(|error| BadConfig(error.to_string()))?;
         check_members(&self.members, self.id)
+    }
+
+    /// Checks that each group has enough nodes.
+    ///
+    /// # Errors
+    /// [`BadConfig`] names the database.
+    pub fn check_groups(&self, nodes: usize) -> Result<(), BadConfig> {
+        for one in &self.databases {
+            if let Some(replicas) = one.replicas.filter(|&it| usize::from(it) > nodes) {
+                return Err(BadConfig(format!(
+                    "database {}: {replicas} replicas need as many nodes, and the cluster has {nodes}",
+                    one.database
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// All that the node keeps: the users' databases, the system database, and the hidden keyspaces
@@ -167,7 +213,8 @@ impl NodeConfig {
             _ => Durability::Disk,
         };
         let protocol = crate::registry::SYSTEM;
-        let system = DatabaseConfig { database: Database::SYSTEM, protocol, durability };
+        let system =
+            DatabaseConfig { database: Database::SYSTEM, protocol, durability, replicas: None };
         let visible: Vec<DatabaseConfig> =
             self.databases.iter().cloned().chain(std::iter::once(system)).collect();
         let hidden = visible

@@ -410,7 +410,7 @@ impl Formation {
         let databases = &self.durable.databases;
         if let Some(text) = databases.difference("here", &status.databases, "there") {
             let text = format!(
-                "refused: {text}. Protocol and durability of a database must be the same on all nodes"
+                "refused: {text}. Protocol, durability and replicas of a database must be the same on all nodes"
             );
             *heard = Some(status);
             return out.push(Effect::Complain { peer, text });

@@ -205,6 +205,7 @@ fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<StartingPoint, BadCon
         (false, true) => members,
         (false, false) => check_moved(members, known, standing)?,
     };
+    config.check_groups(members.len())?;
     Ok(StartingPoint { members, databases, is_open })
 }
 
@@ -224,7 +225,7 @@ fn check_level(config: &NodeConfig, before: Option<&Durable>) -> Result<(), BadC
 /// The remedy for a member that has agreed to a proposal.
 const RESET_HINT: &str = "; where none has formed, 'palimpsest reset' makes it new";
 
-/// Protocol and durability of a database never change in place.
+/// Protocol, durability and replicas of a database never change in place.
 fn check_databases(
     config: &NodeConfig,
     asked: &Databases,
@@ -241,7 +242,7 @@ fn check_databases(
         _ => String::new(),
     };
     Err(BadConfig(format!(
-        "{}: {text}. Protocol and durability of a database never change in place: start node {} with those of its \
+        "{}: {text}. Protocol, durability and replicas of a database never change in place: start node {} with those of its \
          directory, or copy the data to a new cluster{hint}",
         config.data_dir.display(),
         config.id

@@ -99,3 +99,9 @@ pub fn find_anywhere(name: &str) -> Option<&'static Registration> {
 pub fn find(name: &str) -> Option<&'static Registration> {
     PROTOCOLS.iter().chain(VARIANTS).find(|registration| registration.name == name)
 }
+
+/// The protocols that run on a configured group of members.
+#[must_use]
+pub fn names_of_groups() -> Vec<&'static str> {
+    PROTOCOLS.iter().filter(|one| one.properties.needs_config).map(|one| one.name).collect()
+}

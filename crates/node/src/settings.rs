@@ -1,9 +1,9 @@
 //! Settings that the nodes of a cluster share.
 //!
-//! Protocol and durability of a database are part of the promises between its replicas. Nodes that
-//! differ in them refuse each other ([`Databases`]). Limits may differ while an operator restarts
-//! nodes one by one. Each node announces its own ([`Limits`]), and the smallest applies everywhere
-//! ([`Agreed`]).
+//! Protocol, durability and replicas of a database are part of the promises between its nodes.
+//! Nodes that differ in them refuse each other ([`Databases`]). Limits may differ while an operator
+//! restarts nodes one by one. Each node announces its own ([`Limits`]), and the smallest applies
+//! everywhere ([`Agreed`]).
 
 use std::collections::BTreeMap;
 
@@ -20,15 +20,17 @@ const PROTOCOL_LEN_MAX: usize = 64;
 /// command for that long.
 pub const ONCE_WINDOW_TIMEOUTS_MIN: u64 = 4;
 
-/// Protocol and durability of one database.
+/// Protocol, durability and replicas of one database.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatabaseSetting {
     pub database: Database,
     pub protocol: String,
     pub durability: Durability,
+    /// Members of its configured group; `None`: all nodes.
+    pub replicas: Option<u8>,
 }
 
-/// Protocol and durability of every database of a node, sorted by index.
+/// Protocol, durability and replicas of every database of a node, sorted by index.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Databases(Vec<DatabaseSetting>);
 
@@ -45,6 +47,7 @@ impl Databases {
             database: config.database,
             protocol: config.protocol.to_owned(),
             durability: config.durability,
+            replicas: config.replicas,
         };
         Databases::new(configs.iter().map(one).collect())
     }
@@ -87,9 +90,14 @@ impl Databases {
             (Some(here), Some(there)) if here.protocol != there.protocol => {
                 format!("protocol {} {there_name}, {} {here_name}", there.protocol, here.protocol)
             }
-            (Some(here), Some(there)) => format!(
+            (Some(here), Some(there)) if here.durability != there.durability => format!(
                 "durability {} {there_name}, {} {here_name}",
                 there.durability, here.durability
+            ),
+            (Some(here), Some(there)) => format!(
+                "replicas {} {there_name}, {} {here_name}",
+                show_replicas(there.replicas),
+                show_replicas(here.replicas)
             ),
             (Some(_), None) => format!("not served {there_name}, served {here_name}"),
             (None, _) => format!("served {there_name}, not served {here_name}"),
@@ -103,11 +111,16 @@ impl Databases {
     }
 }
 
+fn show_replicas(replicas: Option<u8>) -> String {
+    replicas.map_or_else(|| "all".to_owned(), |replicas| replicas.to_string())
+}
+
 impl Wire for Databases {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.0.len() as u8);
         for one in &self.0 {
-            out.extend_from_slice(&[one.database.0, one.durability as u8]);
+            let replicas = one.replicas.unwrap_or(0);
+            out.extend_from_slice(&[one.database.0, one.durability as u8, replicas]);
             put_blob(out, one.protocol.as_bytes());
         }
     }
@@ -125,9 +138,10 @@ impl Wire for Databases {
                 2 => Durability::Disk,
                 _ => return Err(Malformed),
             };
+            let replicas = Some(reader.u8()?).filter(|&replicas| replicas > 0);
             let protocol = reader.blob(PROTOCOL_LEN_MAX)?;
             let protocol = std::str::from_utf8(protocol).map_err(|_| Malformed)?.to_owned();
-            Ok(DatabaseSetting { database, protocol, durability })
+            Ok(DatabaseSetting { database, protocol, durability, replicas })
         };
         Ok(Databases((0..count).map(|_| one(reader)).collect::<Result<_, Malformed>>()?))
     }
@@ -223,7 +237,8 @@ mod tests {
     use super::*;
 
     fn setting(index: u8, protocol: &str, durability: Durability) -> DatabaseSetting {
-        DatabaseSetting { database: Database(index), protocol: protocol.to_owned(), durability }
+        let (database, protocol) = (Database(index), protocol.to_owned());
+        DatabaseSetting { database, protocol, durability, replicas: None }
     }
 
     fn databases(settings: &[(u8, &str, Durability)]) -> Databases {
@@ -249,6 +264,20 @@ mod tests {
             of(&[(0, "rmwpaxos", Durability::Disk)]),
             "database 1: not served there, served here"
         );
+    }
+
+    #[test]
+    fn difference_names_replicas() {
+        let group = |replicas| {
+            let setting = setting(2, "hermes", Durability::Disk);
+            Databases::new(vec![DatabaseSetting { replicas, ..setting }])
+        };
+        let of = |here, there| group(here).difference("here", &group(there), "there");
+        assert_eq!(of(Some(3), Some(3)), None);
+        assert_eq!(of(Some(3), None).as_deref(), Some("database 2: replicas all there, 3 here"));
+        assert_eq!(of(Some(3), Some(5)).as_deref(), Some("database 2: replicas 5 there, 3 here"));
+        assert_ne!(group(Some(3)).hash(), group(Some(5)).hash());
+        assert_eq!(Databases::from_bytes(&group(Some(7)).to_bytes()), Ok(group(Some(7))));
     }
 
     #[test]

@@ -211,7 +211,7 @@ impl Flags {
             data_dir: self
                 .data_dir
                 .unwrap_or_else(|| PathBuf::from("palimpsest-data").join(id.to_string())),
-            databases: databases(&self.database, protocol, durability)?,
+            databases: databases(&self.database, protocol, durability, self.replicas)?,
             workers: self.workers.unwrap_or_else(cores),
             request_timeout: Millis(request_timeout),
             max_value_size,
@@ -364,13 +364,20 @@ pub(crate) fn split_sentinel(address: &str) -> Result<(String, u16), Failure> {
     Ok((host.to_string(), port))
 }
 
-/// A node of `dev`: all databases alike.
+/// The settings that `dev` gives to all databases.
+#[derive(Clone, Copy)]
+pub(crate) struct LocalDatabases {
+    pub durability: Durability,
+    pub protocol: &'static str,
+    pub replicas: Option<u8>,
+}
+
+/// A node of `dev`.
 pub(crate) fn local(
     id: u16,
     addresses: LocalAddresses,
     data_dir: PathBuf,
-    durability: Durability,
-    protocol: &'static str,
+    databases: LocalDatabases,
 ) -> Result<Config, Failure> {
     let flags = Flags {
         id: Some(id),
@@ -379,21 +386,26 @@ pub(crate) fn local(
         admin_listen: Some(addresses.admin),
         sentinel_listen: addresses.sentinel,
         data_dir: Some(data_dir),
-        durability: Some(durability.to_string()),
-        protocol: Some(protocol.to_string()),
+        durability: Some(databases.durability.to_string()),
+        protocol: Some(databases.protocol.to_string()),
+        replicas: databases.replicas,
         ..Flags::default()
     };
     flags.with_password(password_in_environment()).resolve()
 }
 
+/// `replicas` is for those databases whose protocol has a group.
 fn databases(
     own: &[DatabaseTable],
     protocol: &'static str,
     durability: Durability,
+    replicas: Option<u8>,
 ) -> Result<Vec<DatabaseConfig>, Failure> {
-    let mut databases: Vec<DatabaseConfig> = (0..DATABASES as u8)
-        .map(|index| DatabaseConfig { database: Database(index), protocol, durability })
-        .collect();
+    let database = |index| {
+        let database = Database(index);
+        DatabaseConfig { database, protocol, durability, replicas: None }
+    };
+    let mut databases: Vec<DatabaseConfig> = (0..DATABASES as u8).map(database).collect();
     let mut seen = [false; DATABASES];
     for table in own {
         let Some(database) = databases.get_mut(usize::from(table.index)) else {
@@ -410,7 +422,16 @@ fn databases(
         if let Some(name) = &table.durability {
             database.durability = parse_durability(name)?;
         }
+        database.replicas = table.replicas;
     }
+    let mut groups = databases.iter_mut().filter(|one| one.has_group()).peekable();
+    if let (Some(_), None) = (replicas, groups.peek()) {
+        return Err(Failure::usage(format!(
+            "--replicas is for protocols of groups, which are {}: no database has one",
+            node::registry::names_of_groups().join(", ")
+        )));
+    }
+    groups.for_each(|one| one.replicas = one.replicas.or(replicas));
     Ok(databases)
 }
 

@@ -293,8 +293,8 @@ impl Injector {
 
 /// A majority of each replica set has forgotten no shard, this node not counted.
 fn may_forget(world: &World, node: usize) -> bool {
-    let has_all = |other| !world.medium(other).has_forgotten_anything() && world.has_all(other);
-    others_that(world, node, has_all)
+    let remembers = |other| !world.medium(other).has_forgotten_anything();
+    others_that(world, node, remembers) && world.group_survives(node, remembers)
 }
 
 /// True when in each replica set of the node a majority of the other members `remember`s.

@@ -120,6 +120,8 @@ pub struct Profile {
     pub speech: Speech,
     /// Nodes that keep a shard.
     pub replicas: usize,
+    /// Members that a configured group wants.
+    pub group_size: usize,
     pub workers: usize,
     pub links: Links,
     pub clocks: Vec<Clock>,
@@ -209,7 +211,7 @@ impl Profile {
             (of_medium.or(given.durability)).unwrap_or_else(|| draw_durability(rng, faults));
         let mut links = draw_links(rng, faults, theme);
         links.distance = given.distance.unwrap_or_default();
-        let replicas = draw_replicas(rng, given);
+        let (replicas, group_size) = draw_replicas(rng, given);
         let (clocks, majority_rate_ppm) =
             draw_clocks(rng, (given.nodes, replicas), faults, given.needs_config);
         let clients = rng.between(2, 8) as usize;
@@ -238,6 +240,7 @@ impl Profile {
             shape,
             rest_after,
             replicas,
+            group_size,
             speech: given.speech.unwrap_or(drawn),
             workers: match rng.between(1, 2) {
                 _ if given.total_order => 1,
@@ -452,11 +455,14 @@ fn draw_links(rng: &mut Prng, faults: FaultSet, theme: Theme) -> Links {
     links
 }
 
-/// All nodes are replicas, or in half of the runs of many nodes three. Drawn apart.
-fn draw_replicas(rng: &Prng, given: &Given) -> usize {
-    let is_spread = given.spreads && given.nodes >= SPREAD_FROM;
+/// The replicas of a shard, and the members of a group. All nodes are, or in half of the runs of
+/// many nodes three. Drawn apart.
+fn draw_replicas(rng: &Prng, given: &Given) -> (usize, usize) {
+    let is_spread = (given.spreads || given.needs_config) && given.nodes >= SPREAD_FROM;
     let spread = is_spread && Prng::new(rng.clone().next_u64() ^ SPREAD_SALT).chance(0.5);
-    given.replicas.unwrap_or(if spread { SPREAD_REPLICAS } else { given.nodes })
+    let drawn = given.replicas.unwrap_or(if spread { SPREAD_REPLICAS } else { given.nodes });
+    // All nodes keep the register of a group's configuration.
+    if given.needs_config { (given.nodes, drawn) } else { (drawn, given.nodes) }
 }
 
 /// One clock per node, and the rate of the M-th fastest, M being a majority of replicas. Clocks

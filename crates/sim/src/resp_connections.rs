@@ -299,6 +299,7 @@ impl SimFacts {
             database: DATABASE,
             protocol: "rmwpaxos",
             durability: Durability::Volatile,
+            replicas: None,
         };
         let config = NodeConfig {
             id: NodeId(1),

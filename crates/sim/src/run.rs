@@ -283,6 +283,7 @@ impl Run {
             protocol: registration.name,
             nodes: config.nodes,
             replicas: profile.replicas,
+            group_size: profile.group_size,
             workers: profile.workers,
             has_transactions: profile.has_transactions(),
             medium: MediumConfig {

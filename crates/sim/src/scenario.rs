@@ -83,6 +83,7 @@ impl<P: Protocol> Scenario<P> {
             protocol: P::NAME,
             nodes,
             replicas,
+            group_size: nodes,
             workers: 1,
             has_transactions: false,
             medium: MediumConfig::model(durability),

@@ -62,6 +62,8 @@ pub struct WorldConfig {
     pub nodes: usize,
     /// Number of nodes that keep a shard.
     pub replicas: usize,
+    /// Members that a configured group wants.
+    pub group_size: usize,
     pub workers: usize,
     /// Clients run transactions on several keys.
     pub has_transactions: bool,

@@ -40,6 +40,11 @@ fn craq_is_linearizable_with_five_nodes() {
 }
 
 #[test]
+fn craq_is_linearizable_on_three_of_five_nodes() {
+    check(SimConfig { nodes: 5, replicas: Some(3), ..config("craq", Durability::Disk) }, 20);
+}
+
+#[test]
 fn hermes_is_linearizable_on_a_calm_network() {
     for durability in [Durability::Volatile, Durability::Pmem, Durability::Disk] {
         let config = SimConfig { faults: FaultSet::NONE, ..config("hermes", durability) };
@@ -61,6 +66,11 @@ fn hermes_is_linearizable_under_all_faults() {
 #[test]
 fn hermes_is_linearizable_with_five_nodes() {
     check(SimConfig { nodes: 5, ..config("hermes", Durability::Disk) }, 60);
+}
+
+#[test]
+fn hermes_is_linearizable_on_three_of_five_nodes() {
+    check(SimConfig { nodes: 5, replicas: Some(3), ..config("hermes", Durability::Disk) }, 40);
 }
 
 #[test]

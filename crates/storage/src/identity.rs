@@ -21,7 +21,7 @@ use types::{AmnesiaCount, Incarnation, Malformed, NodeId, Reader, Wire as _};
 pub const COPY_LEN: usize = 4096;
 
 /// The only format that this version reads and writes.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 const MAGIC: [u8; 8] = *b"PALIMPST";
 const CHECKSUM_LEN: usize = 8;
@@ -93,12 +93,14 @@ pub struct Limits {
     pub once_window: Millis,
 }
 
-/// The protocol and durability of one database. They never change once a cluster has formed.
+/// Settings of one database. They never change once a cluster has formed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatabaseSetting {
     pub index: u8,
     pub protocol: String,
     pub durability: Durability,
+    /// Members of its configured group; zero: all nodes.
+    pub replicas: u8,
     /// How often the cluster has given up all that the database held.
     pub generation: u64,
     /// The protocol wants a log beside the registers. No protocol does yet.
@@ -264,7 +266,7 @@ impl Identity {
         assert!(self.databases.len() <= DATABASES, "{} databases", self.databases.len());
         body.push(self.databases.len() as u8);
         for database in &self.databases {
-            body.extend_from_slice(&[database.index, database.durability as u8]);
+            body.extend_from_slice(&[database.index, database.durability as u8, database.replicas]);
             put_blob(&mut body, database.protocol.as_bytes());
             body.extend_from_slice(&database.generation.to_le_bytes());
             body.push(u8::from(database.has_log_area));
@@ -444,6 +446,7 @@ fn decode_databases(reader: &mut Reader<'_>) -> Result<Vec<DatabaseSetting>, Mal
     }
     let one = |reader: &mut Reader<'_>| {
         let (index, durability) = (reader.u8()?, decode_durability(reader)?);
+        let replicas = reader.u8()?;
         let protocol = reader.blob(PROTOCOL_LEN_MAX)?;
         let protocol = std::str::from_utf8(protocol).map_err(|_| Malformed)?.to_owned();
         let generation = reader.u64()?;
@@ -452,7 +455,7 @@ fn decode_databases(reader: &mut Reader<'_>) -> Result<Vec<DatabaseSetting>, Mal
             1 => true,
             _ => return Err(Malformed),
         };
-        Ok(DatabaseSetting { index, protocol, durability, generation, has_log_area })
+        Ok(DatabaseSetting { index, protocol, durability, replicas, generation, has_log_area })
     };
     (0..count).map(|_| one(reader)).collect()
 }
@@ -477,6 +480,7 @@ mod tests {
             index,
             protocol: "rmwpaxos".to_string(),
             durability: Durability::Disk,
+            replicas: [0, 3, 5, 7][usize::from(index) % 4],
             generation: u64::from(index),
             has_log_area: index == 1,
         };
@@ -515,19 +519,19 @@ mod tests {
     fn bytes_never_change() {
         let copy = identity().encode(12, 1).expect("it fits");
         let hash = base::checksum::hash(&copy);
-        const GOLDEN: u64 = 0x1d2d_7f6f_b579_38f5;
+        const GOLDEN: u64 = 0x1a32_08f7_5542_df1a;
         assert_eq!(copy[8..16], *b"PALIMPST");
-        assert_eq!(copy[16..32], [8, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(copy[16..32], [9, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(hash, GOLDEN, "the format changed: {hash:#x}");
     }
 
     #[test]
     fn another_format_is_told_from_damage() {
         let mut copy = identity().encode(12, 0).expect("it fits");
-        copy[16] = 9;
+        copy[16] = 10;
         assert_eq!(decode(&copy, 0), Found::Damaged);
         let sealed = seal(&copy[CHECKSUM_LEN..], 0).expect("it fits");
-        assert_eq!(decode(&sealed, 0), Found::OtherFormat(9));
+        assert_eq!(decode(&sealed, 0), Found::OtherFormat(10));
     }
 
     #[test]

@@ -160,15 +160,15 @@ fn an_unknown_format_is_refused() {
     let scratch = Scratch::new();
     drop(scratch.start());
     edit(&scratch.node_file(), |bytes| {
-        bytes[16] = 9;
+        bytes[16] = 10;
         let checksum = base::checksum::checksum(0, &bytes[8..COPY_LEN]);
         bytes[..8].copy_from_slice(&checksum.to_le_bytes());
     });
     let before = fs::read(scratch.node_file()).expect("written");
     let error = scratch.open().expect_err("it is unknown");
-    assert!(matches!(error, DataDirError::UnknownFormat { found: 9, .. }), "{error}");
+    assert!(matches!(error, DataDirError::UnknownFormat { found: 10, .. }), "{error}");
     let file = scratch.node_file();
-    let text = format!("{} has format 9, this version knows {FORMAT}:", file.display());
+    let text = format!("{} has format 10, this version knows {FORMAT}:", file.display());
     assert!(error.to_string().starts_with(&text), "{error}");
     assert!(reset(&scratch.0, NODE, Millis(0)).is_err(), "what is unknown is not thrown away");
     assert_eq!(fs::read(file).expect("written"), before);

@@ -21,8 +21,8 @@ use crate::frame::{self, Kind};
 
 /// Protocol versions that this build speaks. They cover the messages of nodes and workers as well.
 /// They change with the format of frames and hellos; a feature level tells the rest.
-pub const VERSION_MIN: u16 = 10;
-pub const VERSION_MAX: u16 = 10;
+pub const VERSION_MIN: u16 = 11;
+pub const VERSION_MAX: u16 = 11;
 
 /// The channel for messages between nodes rather than their workers.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;

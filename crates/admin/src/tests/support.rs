@@ -117,6 +117,7 @@ fn lone(data_dir: PathBuf) -> NodeConfig {
         database: Database(index as u8),
         protocol,
         durability,
+        replicas: None,
     });
     let address = "node-1".to_string();
     NodeConfig {

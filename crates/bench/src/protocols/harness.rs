@@ -322,6 +322,7 @@ fn node_configs(
             database: Database(0),
             protocol: registration.name,
             durability: config.durability,
+            replicas: None,
         }],
         workers,
         request_timeout: Millis(5_000),

@@ -137,6 +137,7 @@ fn start_cluster(
         database: Database(index as u8),
         protocol: "rmwpaxos",
         durability,
+        replicas: None,
     };
     let config = |member: &MemberAddress| NodeConfig {
         id: member.node,

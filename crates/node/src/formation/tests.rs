@@ -209,6 +209,7 @@ fn different_databases_are_named_and_form_nothing() {
             database: Database(0),
             protocol: protocol.to_owned(),
             durability: crate::config::Durability::Disk,
+            replicas: None,
         }])
     };
     let durable = Durable { databases: settings("rmwpaxos"), ..blank(members(2)) };

@@ -229,7 +229,7 @@ fn spec(one: &DatabaseConfig, kinds: &[Durability]) -> DatabaseSpec {
     DatabaseSpec {
         database: one.database,
         protocol: one.protocol,
-        replicas: None,
+        replicas: one.replicas.map(usize::from),
         store: kinds.iter().position(is_same).expect("every durability has a store"),
         durable: one.durability != Durability::Volatile,
     }

@@ -62,6 +62,7 @@ fn databases(identity: &Identity) -> Databases {
             identity::Durability::Pmem => Durability::Pmem,
             identity::Durability::Disk => Durability::Disk,
         },
+        replicas: Some(saved.replicas).filter(|&replicas| replicas > 0),
     };
     Databases::new(identity.databases.iter().map(one).collect())
 }
@@ -116,11 +117,12 @@ fn setting(
     one: &DatabaseSetting,
     generations: &BTreeMap<Database, u64>,
 ) -> identity::DatabaseSetting {
-    let DatabaseSetting { database, protocol, durability } = one;
+    let DatabaseSetting { database, protocol, durability, replicas } = one;
     identity::DatabaseSetting {
         index: database.0,
         protocol: protocol.clone(),
         durability: saved(*durability),
+        replicas: replicas.unwrap_or(0),
         generation: generations.get(database).copied().unwrap_or(0),
         has_log_area: *durability != Durability::Volatile
             && registry::find(protocol).is_some_and(|it| it.properties.keeps_log),

@@ -166,7 +166,12 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
         members: peers.iter().enumerate().map(member).collect(),
         secret: Some(b"toy".to_vec()),
         data_dir: scratch.path().join(id.to_string()),
-        databases: vec![DatabaseConfig { database: Database(0), protocol: "rmwpaxos", durability }],
+        databases: vec![DatabaseConfig {
+            database: Database(0),
+            protocol: "rmwpaxos",
+            durability,
+            replicas: None,
+        }],
         workers: 2,
         request_timeout: Millis(1_500),
         max_value_size: types::limits::VALUE_LEN_DEFAULT,

@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Replication protocol
     #[arg(long, value_name = "NAME", default_value = "rmwpaxos", env = "PALIMPSEST_PROTOCOL")]
     protocol: String,
+    /// Members of each group, for protocols that have one: 3, 5 or 7 [default: all nodes]
+    #[arg(long, value_name = "N", env = "PALIMPSEST_REPLICAS")]
+    replicas: Option<u8>,
     /// Worker threads of each node [default: cores / nodes, at least 1]
     #[arg(long, value_name = "N", env = "PALIMPSEST_WORKERS")]
     workers: Option<usize>,
@@ -128,6 +131,7 @@ impl Nodes {
 fn configs(args: &Args) -> Result<Vec<Config>, Failure> {
     let durability = config::parse_durability(&args.durability)?;
     let protocol = config::find_protocol(&args.protocol)?;
+    let databases = config::LocalDatabases { durability, protocol, replicas: args.replicas };
     if args.nodes == 0 || usize::from(args.nodes) > MEMBERS_MAX {
         return Err(Failure::usage(format!(
             "--nodes must be 1 to {MEMBERS_MAX}, not {}",
@@ -160,7 +164,7 @@ fn configs(args: &Args) -> Result<Vec<Config>, Failure> {
                 .map(|(host, first)| format!("{host}:{}", first + index)),
         };
         let data_dir = args.data_dir.join(member.node.0.to_string());
-        let mut config = config::local(member.node.0, addresses, data_dir, durability, protocol)?;
+        let mut config = config::local(member.node.0, addresses, data_dir, databases)?;
         config.node.members = members.clone();
         config.node.workers = workers;
         configs.push(config);

@@ -22,8 +22,8 @@ pub(crate) struct Args {
     /// Nodes of the simulated cluster
     #[arg(long, default_value_t = 3)]
     nodes: usize,
-    /// Nodes that keep each shard (rmwpaxos) [default: all; with 5 nodes or more drawn from each
-    /// seed]
+    /// Nodes that keep each shard, or members of a group [default: all; with 5 nodes or more drawn
+    /// from each seed]
     #[arg(long)]
     replicas: Option<usize>,
     /// First seed

@@ -101,6 +101,9 @@ pub(super) struct Flags {
     /// Replication protocol of every database that names none [default: rmwpaxos]
     #[arg(long, value_name = "NAME", env = "PALIMPSEST_PROTOCOL", help_heading = "Replication")]
     pub protocol: Option<String>,
+    /// Members of the group of each database whose protocol has one: 3, 5 or 7 [default: all nodes]
+    #[arg(long, value_name = "N", env = "PALIMPSEST_REPLICAS", help_heading = "Replication")]
+    pub replicas: Option<u8>,
     /// How long a request may look for a quorum [default: 1500]
     #[arg(long, value_name = "MS", env = "PALIMPSEST_REQUEST_TIMEOUT", help_heading = "Replication",
           value_parser = units::millis)]
@@ -111,7 +114,7 @@ pub(super) struct Flags {
           value_parser = units::millis)]
     #[serde(default, deserialize_with = "units::file::time")]
     pub once_window: Option<u64>,
-    /// Databases with a protocol or durability of their own; in the file only.
+    /// Databases with a protocol, durability or replicas of their own; in the file only.
     #[arg(skip)]
     #[serde(default)]
     pub database: Vec<DatabaseTable>,
@@ -157,6 +160,7 @@ pub(super) struct DatabaseTable {
     pub index: u8,
     pub protocol: Option<String>,
     pub durability: Option<String>,
+    pub replicas: Option<u8>,
 }
 
 impl Flags {
@@ -187,6 +191,7 @@ impl Flags {
             insecure: None,
             durability: self.durability.or(below.durability),
             protocol: self.protocol.or(below.protocol),
+            replicas: self.replicas.or(below.replicas),
             request_timeout: self.request_timeout.or(below.request_timeout),
             once_window: self.once_window.or(below.once_window),
             database: below.database,

@@ -95,6 +95,33 @@ fn databases_may_have_a_durability_of_their_own() {
 }
 
 #[test]
+fn replicas_are_for_databases_with_a_group() {
+    let resolve = |flags: Flags, file: &str| {
+        let file: Flags = toml::from_str(file).expect("it is TOML");
+        flags.over(file).resolve().map(|config| config.node)
+    };
+    let replicas = |node: &NodeConfig| [0, 1, 2].map(|at: usize| node.databases[at].replicas);
+    let three = || Flags { replicas: Some(3), ..raw(1) };
+    let file = "[[database]]\nindex = 1\nprotocol = \"hermes\"\n\
+                [[database]]\nindex = 2\nprotocol = \"craq\"\nreplicas = 5";
+    let node = resolve(three(), file).expect("it is complete");
+    assert_eq!(replicas(&node), [None, Some(3), Some(5)]);
+    assert_eq!(node.check().and_then(|()| node.check_groups(5)), Ok(()));
+    let few = node.check_groups(3).expect_err("five replicas on three nodes");
+    assert_eq!(few.0, "database 2: 5 replicas need as many nodes, and the cluster has 3");
+    let Err(Failure::Usage(text)) = resolve(three(), "") else { panic!("no group is there") };
+    assert!(text.contains("hermes, craq"), "{text}");
+    for (file, part) in [
+        ("[[database]]\nindex = 1\nprotocol = \"hermes\"\nreplicas = 4", "3, 5 or 7, not 4"),
+        ("[[database]]\nindex = 1\nreplicas = 3", "rmwpaxos keeps every key on all nodes"),
+    ] {
+        let node = resolve(raw(1), file).expect("the node checks it");
+        let error = node.check().expect_err("it is refused").0;
+        assert!(error.starts_with("database 1: ") && error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn beyond_loopback_a_password_and_a_secret_are_needed() {
     let mut open = raw(1);
     open.listen = Some("0.0.0.0:6379".into());

@@ -21,7 +21,7 @@ struct Head {
     seeds: [u64; 2],
 }
 
-const IDENTITY: Head = Head { file: "node", len: PAGE, format_at: 16, known: 8, seeds: [0, 1] };
+const IDENTITY: Head = Head { file: "node", len: PAGE, format_at: 16, known: 9, seeds: [0, 1] };
 const DISK: Head = Head { file: "slots", len: PAGE, format_at: 12, known: 3, seeds: [0, 1] };
 const PMEM: Head = Head { file: "pmem", len: 48, format_at: 16, known: 2, seeds: [0, PAGE as u64] };
 

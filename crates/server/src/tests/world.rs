@@ -64,6 +64,7 @@ impl FakeNode {
             database: Database(index),
             protocol: "rmwpaxos",
             durability: Durability::Volatile,
+            replicas: None,
         };
         let member = |id: u16| MemberAddress {
             node: NodeId(id),

@@ -229,7 +229,7 @@ impl Drop for World {
 }
 
 fn database(index: u8, durability: Durability) -> DatabaseConfig {
-    DatabaseConfig { database: Database(index), protocol: "rmwpaxos", durability }
+    DatabaseConfig { database: Database(index), protocol: "rmwpaxos", durability, replicas: None }
 }
 
 fn connect(address: &str) -> BufReader<TcpStream> {

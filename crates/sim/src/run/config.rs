@@ -159,7 +159,8 @@ fn validate_replicas(config: &SimConfig) -> Result<(), Misuse> {
     if !(2..=config.nodes).contains(&replicas) {
         return Err(Misuse(format!("{replicas} replicas; use 2 to {}", config.nodes)));
     }
-    let knows_outsiders = registry::find_anywhere(&config.protocol).is_some_and(knows_outsiders);
+    let knows_outsiders = registry::find_anywhere(&config.protocol)
+        .is_some_and(|it| it.properties.needs_config || knows_outsiders(it));
     if replicas < config.nodes && !knows_outsiders {
         return Err(Misuse(format!("every node of {} is a replica", config.protocol)));
     }

@@ -21,6 +21,7 @@ const GROUP_GAUGES: &[&str] = &[
     "worker_requests_in_progress",
     "operations_in_progress",
     "operations_waiting",
+    "shards_recovering",
     "requests_parked",
     "requests_passed_on",
     "copies_in_progress",

@@ -107,7 +107,7 @@ impl World {
         let it = &self.nodes[node];
         let group = GroupSettings {
             is_volatile: self.config.medium.durability == Durability::Volatile,
-            ..GroupSettings::new(DATABASE, self.config.nodes)
+            ..GroupSettings::new(DATABASE, self.config.group_size)
         };
         let settings = Settings {
             me: it.id,
@@ -288,6 +288,14 @@ impl World {
         !self.config.needs_config() || self.images.has_all(it.id, it.records.get(&DATABASE))
     }
 
+    /// Enough other members of the group have all that was committed, and `remember` it.
+    #[must_use]
+    pub fn group_survives(&self, node: usize, remember: impl Fn(usize) -> bool) -> bool {
+        let others = (0..self.nodes.len()).filter(|&other| other != node);
+        let whole = others.filter(|&other| self.has_all(other) && remember(other)).count();
+        !self.config.needs_config() || whole > self.config.group_size / 2
+    }
+
     /// The services of all nodes, for messages.
     #[must_use]
     pub fn groups_text(&self) -> String {
@@ -308,19 +316,26 @@ impl World {
         self.config.needs_config()
     }
 
-    /// Every node serves: it is a full member, and has its lease.
+    /// The group is complete. Each full member has its lease, and each other node knows that it is
+    /// no member.
     #[must_use]
     pub fn groups_serve(&self) -> bool {
-        !self.config.needs_config()
-            || self.nodes.iter().all(|it| {
-                let control = it.process.as_ref().and_then(|process| process.control.as_ref());
-                let status = control.and_then(|control| control.groups.status(DATABASE));
-                let words = control.map(|control| control.groups.words());
-                let leased = words.is_some_and(|words| words.get(DATABASE).0 != Epoch(0));
-                status.is_some_and(|status| {
-                    matches!(status.installed, Some((_, Some(Role::Full)))) && leased
-                })
-            })
+        if !self.config.needs_config() {
+            return true;
+        }
+        let mut full = 0;
+        for it in &self.nodes {
+            let control = it.process.as_ref().and_then(|process| process.control.as_ref());
+            let Some(control) = control else { return false };
+            let status = control.groups.status(DATABASE);
+            let is_leased = control.groups.words().get(DATABASE).0 != Epoch(0);
+            match status.and_then(|status| status.installed) {
+                Some((_, Some(Role::Full))) if is_leased => full += 1,
+                Some((_, None)) => {}
+                _ => return false,
+            }
+        }
+        full == self.config.group_size
     }
 }
 

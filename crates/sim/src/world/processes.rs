@@ -33,7 +33,7 @@ impl World {
         let spec = |&database: &Database| DatabaseSpec {
             database,
             protocol: if database == Database::SYSTEM { registry::SYSTEM } else { config.protocol },
-            replicas: Some(config.replicas),
+            replicas: Some(config.group_size),
             store: 0,
             durable,
         };

@@ -104,6 +104,7 @@ fn node_status(poll: &Poll) -> SharedNodeStatus {
         database: Database(0),
         protocol: "rmwpaxos",
         durability: Durability::Volatile,
+        replicas: None,
     };
     let config = NodeConfig {
         id: NodeId(1),

@@ -15,7 +15,6 @@ use super::reports::GROUP;
 use crate::config::{DatabaseConfig, Durability};
 use crate::events::event;
 use crate::groups::{GroupEffect, Groups, LeaseWords, register};
-use crate::registry;
 use crate::shell::clock::Clocks;
 use crate::shell::mailbox::{ControlMail, Mail};
 use crate::worker::Input;
@@ -37,17 +36,14 @@ impl Control {
     /// Makes the service of the databases that need one, before workers begin.
     pub(super) fn open_groups(&mut self) -> Arc<dyn Leases> {
         let config = &self.node_status.config;
-        let needs_config = |one: &&DatabaseConfig| {
-            registry::find(one.protocol).is_some_and(|it| it.properties.needs_config)
-        };
         let durable = self.formation.durable();
         let servers: Vec<_> = durable.members.iter().map(|member| member.node).collect();
         let group = |one: &DatabaseConfig| GroupSettings {
             is_volatile: one.durability == Durability::Volatile,
-            ..GroupSettings::new(one.database, servers.len())
+            ..GroupSettings::new(one.database, one.replicas.map_or(servers.len(), usize::from))
         };
         let groups: Vec<GroupSettings> =
-            config.databases.iter().filter(needs_config).map(group).collect();
+            config.databases.iter().filter(|one| one.has_group()).map(group).collect();
         if groups.is_empty() {
             return Arc::new(NoLeases);
         }
