@@ -163,20 +163,15 @@ fn test() -> Result<()> {
 
 /// Cheap checks come first: a slip costs seconds. A failed test does not stop the others.
 fn checks(report: &mut Report) -> Result<()> {
-    let lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     report.step("cargo fmt --check", |_| {
         finish(cargo_command().args(["fmt", "--all", "--check"]))?;
         format_listed(&["--check"])
     })?;
     report.step("tidy, edges, licences", |_| check_repository())?;
-    report.step("cargo clippy", |_| finish(cargo_command().args(lints)))?;
-    let programs = report.step("build tests", |_| programs::build(cargo_test(ALL)))?;
+    report.step("cargo clippy", |_| finish(&mut clippy(&["--all-targets", MISTAKES])))?;
+    report.step("cargo clippy, the product", |_| finish(&mut clippy(&["--lib", "--bins"])))?;
+    let programs = report.step("build tests", |_| programs::build(cargo_test()))?;
     report.step("tests", |report| report.tests(programs, &TIMED))?;
-    let programs =
-        report.step("build tests of mistakes", |_| programs::build(cargo_test(MISTAKES)))?;
-    report.step("tests of mistakes", |report| {
-        report.tests(programs, &[&["mistakes::"], &TIMED[..]].concat())
-    })?;
     report.step("porcupine", |_| compare_with_porcupine())?;
     report.step("random commands, compared with redis-server", |_| compare_with_redis())?;
     suites::short(report, &target().join("debug/palimpsest"))?;
@@ -267,33 +262,23 @@ fn mutants(arguments: &[OsString]) -> Result<()> {
     Err(command.exec()).context("cargo did not start")
 }
 
-/// Every test program. Clippy compiles examples and benches; there are no documentation tests.
-const ALL: &[&str] = &["--workspace", "--lib", "--bins", "--tests"];
-
-/// Programs with tests that deliberate mistakes are caught. All packages are named, so that crates
-/// from elsewhere keep their features and are not built again.
-pub const MISTAKES: &[&str] = &[
-    "--workspace",
-    "--features",
-    "sim/mutations",
-    "--test",
-    "mistakes",
-    "--test",
-    "abd",
-    "--test",
-    "outside",
-    "--test",
-    "disk",
-    "--test",
-    "pmem",
-];
+/// Tests have the deliberate mistakes compiled in, all switched off but where a test names one.
+/// One build is enough for all of them.
+const MISTAKES: &str = "--features=sim/mutations";
 
 /// Programs print the time of each test.
 const TIMED: [&str; 2] = ["-Zunstable-options", "--report-time"];
 
-fn cargo_test(which: &[&str]) -> Command {
+/// Every test program. Clippy compiles examples and benches; there are no documentation tests.
+fn cargo_test() -> Command {
     let mut command = cargo_command();
-    command.args(["test", "--locked"]).args(which);
+    command.args(["test", "--locked", "--workspace", MISTAKES, "--lib", "--bins", "--tests"]);
+    command
+}
+
+fn clippy(which: &[&str]) -> Command {
+    let mut command = cargo_command();
+    command.args(["clippy", "--locked", "--workspace"]).args(which).args(["--", "-D", "warnings"]);
     command
 }
 

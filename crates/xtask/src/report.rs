@@ -74,7 +74,7 @@ impl Report {
         let result = action(self);
         let seconds = start.elapsed().as_secs_f64();
         let cpu_seconds = children_cpu_seconds() - cpu_start;
-        println!("<== {seconds:.1} s: {name}");
+        println!("<== {seconds:.1} s ({cpu_seconds:.1} s of CPU): {name}");
         self.steps.push(Step { name: name.to_string(), seconds, cpu_seconds });
         result
     }

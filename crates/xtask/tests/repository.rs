@@ -1,7 +1,7 @@
 //! The repository's own rules, as tests.
 
 use xtask::metadata::Scope;
-use xtask::{chores, edges, licences, metadata, root, tidy};
+use xtask::{edges, licences, metadata, root, tidy};
 
 fn check(wrong: &[String]) {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
@@ -27,19 +27,4 @@ fn dependencies_are_licensed_and_sourced_as_deny_toml_says() {
 #[test]
 fn source_follows_the_house_style() {
     check(&tidy::violations(&root()).expect("git lists the files"));
-}
-
-#[test]
-fn programs_with_mistakes_are_all_run() {
-    let files = tidy::files(&root()).expect("git lists the files");
-    for file in files.iter().filter(|file| file.ends_with(".rs")) {
-        let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
-        if !text.lines().any(|line| line.trim_start().starts_with("mod mistakes {")) {
-            continue;
-        }
-        let below = file.split_once("/tests/").map(|(_, below)| below);
-        let name = below.and_then(|below| below.split(['/', '.']).next());
-        let is_run = name.is_some_and(|name| chores::MISTAKES.contains(&name));
-        assert!(is_run, "{file}: add its test program to xtask's MISTAKES");
-    }
 }
