@@ -78,7 +78,7 @@ fn main() {
         }
     }
     println!(
-        "{} seeds, {} operations ({} returned, {} failed, {} refused, {} unknown), {} keys undecided, {} events, \
+        "{} seeds, {} operations ({} returned, {} failed, {} refused, {} unknown), {} keys undecided, {} groups lost, {} events, \
          {} frames in {seconds:.2} s: {:.0} operations/s, {:.1} ms/seed, {} failures",
         report.seeds,
         report.ops,
@@ -87,6 +87,7 @@ fn main() {
         report.refused,
         report.unknown,
         report.undecided,
+        report.lost,
         report.events,
         report.frames,
         report.ops as f64 / seconds,

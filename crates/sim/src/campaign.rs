@@ -27,6 +27,8 @@ pub struct CampaignReport {
     pub refused: u64,
     pub unknown: u64,
     pub undecided: u64,
+    /// Runs whose group lost its last whole copy.
+    pub lost: u64,
     pub events: u64,
     pub frames: u64,
     /// With their seeds, lowest first.
@@ -41,6 +43,7 @@ impl CampaignReport {
         self.refused += report.refused;
         self.unknown += report.unknown;
         self.undecided += report.undecided;
+        self.lost += u64::from(report.is_lost);
         self.events += report.counts.events;
         self.frames += report.counts.frames;
     }

@@ -74,6 +74,8 @@ pub struct RunReport {
     pub unknown: u64,
     /// Keys whose history was too hard to decide.
     pub undecided: u64,
+    /// Faults took the last whole copy of the group: it stands still, as it must.
+    pub is_lost: bool,
     pub counts: WorldCounts,
     pub faults: Vec<(Fault, u64)>,
     /// Virtual nanoseconds.
@@ -183,13 +185,7 @@ pub fn drawn(config: &SimConfig) -> Profile {
 fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
     let registration = registry::find_anywhere(&config.protocol).expect("a protocol that exists");
     let properties = registration.properties;
-    let lives_with = |fault: &Fault| {
-        // Damage that is not noticed yet may be in the last image of a group, which then waits for
-        // an operator. The injector would have to spare the other images until it is found.
-        let leaves_images =
-            !properties.needs_config || !matches!(fault, Fault::Rot | Fault::RollBack);
-        leaves_images && (!properties.total_order || fault.leaves_members())
-    };
+    let lives_with = |fault: &Fault| !properties.total_order || fault.leaves_members();
     // Findings after media faults must be due to them.
     let leaves_media =
         |fault: &Fault| config.media_faults == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
@@ -262,6 +258,7 @@ struct Run {
     ops_left: u64,
     fault_wake: u64,
     undecided: u64,
+    is_lost: bool,
     media_faults: u64,
     /// The answer to the last listing.
     listed: Option<Outcome>,
@@ -340,6 +337,7 @@ impl Run {
             ops_left: config.cuts.ops.unwrap_or(config.ops),
             fault_wake: 0,
             undecided: 0,
+            is_lost: false,
             media_faults: config.media_faults,
             listed: None,
             remember_at: config.ops / 2,
@@ -507,6 +505,7 @@ impl Run {
         let mut report = RunReport {
             ops: self.clients.ops.len() as u64,
             undecided: self.undecided,
+            is_lost: self.is_lost,
             counts: self.world.counts,
             faults: self.injector.counts.clone(),
             span: self.world.now(),

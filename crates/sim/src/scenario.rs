@@ -239,6 +239,11 @@ impl<P: Protocol> Scenario<P> {
         self.world.resume(index(node));
     }
 
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
     /// The world, for operations without a shorthand here.
     pub fn world_mut(&mut self) -> &mut World {
         &mut self.world
@@ -340,13 +345,18 @@ impl<P: Protocol> Scenario<P> {
         true
     }
 
-    /// Takes a frame apart and applies the rules to each message.
+    /// Takes a frame apart and applies the rules to each message of the protocol. Registers of the
+    /// system database are another protocol's.
     fn sort(&mut self, taken: &Taken) {
         let (_, header, messages) =
             frame_payload::decode(&taken.bytes).expect("a worker sends whole frames");
         for message in messages {
             let message = message.expect("a worker sends whole messages");
             let bytes = [header, message.whole].concat().into();
+            if message.database != DATABASE {
+                self.world.put_back(Taken { bytes, ..*taken }, self.world.now() + DELAY);
+                continue;
+            }
             let envelope = Envelope {
                 from: taken.from as u16 + 1,
                 to: taken.to as u16 + 1,

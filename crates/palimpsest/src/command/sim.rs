@@ -202,6 +202,9 @@ fn print_report(report: &CampaignReport, seconds: f64) {
     if report.undecided > 0 {
         println!("{} histories were too hard to decide", report.undecided);
     }
+    if report.lost > 0 {
+        println!("{} groups lost their last whole copy, and stood still", report.lost);
+    }
 }
 
 fn as_json(
@@ -231,6 +234,7 @@ fn as_json(
         "refused": report.refused,
         "unknown": report.unknown,
         "undecided_histories": report.undecided,
+        "lost_groups": report.lost,
         "events": report.events,
         "seconds": seconds,
         "violations": violations.iter().map(one).collect::<Vec<_>>(),

@@ -7,7 +7,11 @@ impl Run {
     /// key through every node.
     pub(super) fn act_of_healing(&mut self) -> Result<(), Wrong> {
         self.end_requests()?;
-        self.settle()?;
+        let settled = self.settle();
+        if self.world.has_lost_its_group() {
+            return self.stand_still();
+        }
+        settled?;
         if self.expires() {
             self.let_expire()?;
             self.settle()?;
@@ -31,6 +35,18 @@ impl Run {
         }
         self.be_silent()?;
         self.leave_nothing()
+    }
+
+    /// A group without a whole copy says so, and waits for an operator.
+    fn stand_still(&mut self) -> Result<(), Wrong> {
+        self.is_lost = true;
+        match self.world.is_loss_known() {
+            true => Ok(()),
+            false => {
+                let groups = self.world.groups_text();
+                Err(format!("no whole copy is left, and no node says so:{groups}").into())
+            }
+        }
     }
 
     /// Stops the clients and waits for their outstanding answers.
@@ -71,7 +87,8 @@ impl Run {
         let lines_last = self.profile.habits.window.0 * MILLI * SLOWEST;
         let locks_last = if self.profile.has_transactions() { LINGER_MAX } else { 0 };
         self.run_until(self.world.now() + IDLE_MAX + lines_last + locks_last, |run| {
-            run.world.is_idle() && run.world.is_connected() && run.world.groups_serve()
+            let is_lost = run.world.has_lost_its_group() && run.world.is_loss_known();
+            is_lost || run.world.is_idle() && run.world.is_connected() && run.world.groups_serve()
         })?;
         match self.world.busy() {
             Some(busy) => {

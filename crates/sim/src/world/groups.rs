@@ -1,7 +1,7 @@
 //! The control thread of a node as far as it runs the membership service: control links, registers
 //! of groups, durable records, and orders to workers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use node::groups::register;
 use node::groups::{GroupEffect, Groups, LeaseWords};
 use protocols::{GroupReport, Leases};
 use types::wire::Wire as _;
-use types::{Epoch, Role};
+use types::{Epoch, ImageId, Role};
 
 use super::*;
 
@@ -69,6 +69,8 @@ pub(super) struct Images {
     active: Option<GroupValue>,
     /// Values above it that may be active.
     attempted: Vec<GroupValue>,
+    /// Images that faults have damaged or wiped.
+    pub(super) taken: BTreeSet<ImageId>,
 }
 
 impl Images {
@@ -85,6 +87,15 @@ impl Images {
             self.active = Some(value.clone());
             self.attempted.retain(|attempted| attempted.epoch() > value.epoch());
         }
+    }
+
+    /// Faults took the image of every node that may be a full member.
+    ///
+    /// The injector spares the last whole image. But damage may be found after the others left.
+    fn are_taken(&self) -> bool {
+        let values = self.active.iter().chain(&self.attempted);
+        let mut full = values.flat_map(|value| value.configuration.full()).peekable();
+        full.peek().is_some() && full.all(|member| self.taken.contains(&member.image))
     }
 
     /// The node's image is one of a full member, in every value that may be active.
@@ -189,6 +200,10 @@ impl World {
     }
 
     fn on_control_input(&mut self, node: usize, input: ControlInput) {
+        let is_loss = matches!(input, ControlInput::Report { report: GroupReport::Lost, .. });
+        if is_loss && self.nodes[node].medium.has_forgotten_anything() {
+            self.take_image(node);
+        }
         self.with_groups(node, |groups, now, out| match input {
             ControlInput::Up { node, incarnation } => {
                 groups.on_peer_up(now, (node, incarnation), out);
@@ -294,6 +309,29 @@ impl World {
         let others = (0..self.nodes.len()).filter(|&other| other != node);
         let whole = others.filter(|&other| self.has_all(other) && remember(other)).count();
         !self.config.needs_config() || whole > self.config.group_size / 2
+    }
+
+    /// A fault has damaged the node's image, or is about to wipe it.
+    pub(super) fn take_image(&mut self, node: usize) {
+        let record = self.nodes[node].records.get(&DATABASE);
+        self.images.taken.extend(record.map(|record| record.image));
+    }
+
+    /// Faults took the last image with all that was committed.
+    #[must_use]
+    pub fn has_lost_its_group(&self) -> bool {
+        self.config.needs_config() && self.images.are_taken()
+    }
+
+    /// Some node says that no full member is reachable.
+    #[must_use]
+    pub fn is_loss_known(&self) -> bool {
+        let mut processes = self.nodes.iter().filter_map(|it| it.process.as_ref());
+        processes.any(|process| {
+            let control = process.control.as_ref();
+            let status = control.and_then(|control| control.groups.status(DATABASE));
+            status.is_some_and(|status| status.is_lost)
+        })
     }
 
     /// The services of all nodes, for messages.

@@ -4,6 +4,7 @@ use node::uptime::Scale;
 
 use protocols::Leases;
 
+use super::turns::late_max;
 use super::*;
 
 /// Runs are short, and so are times to live in them.
@@ -45,7 +46,8 @@ impl World {
             // As an operator would: wipe the node, which recovers from the others.
             it.medium.wipe();
             it.model.wipe();
-            it.records.clear();
+            let records = std::mem::take(&mut it.records);
+            self.images.taken.extend(records.get(&DATABASE).map(|record| record.image));
             it.amnesia.0 += 1;
             it.uptimes.clear();
             opened = it.medium.open(workers);
@@ -146,8 +148,15 @@ impl World {
         if let Some(saving) = process.saving.filter(|_| self.rng.chance(0.5)) {
             it.uptimes = saving;
         }
-        // A stopped process saves no clocks, so its countdown may be behind.
-        let late = Millis(UPTIMES_LATE.0 + FASTEST * 3 * self.config.flush_max / 1_000_000);
+        // A stopped process saves no clocks, so its countdown may be behind. A worker whose turn
+        // comes late hands its wish for a save over that much later.
+        let turn_late = if process.control.is_some() && self.config.late_ppm > 0 {
+            late_max(&self.config.timing)
+        } else {
+            0
+        };
+        let save_late = 3 * self.config.flush_max + turn_late;
+        let late = Millis(UPTIMES_LATE.0 + FASTEST * save_late / 1_000_000);
         let excess = process.uptimes.excess(local, &it.uptimes, late);
         if excess > 0 && process.paused_until == 0 {
             let text = format!("n{}: a crash cost countdowns {excess} ms too many", it.id);
@@ -167,11 +176,12 @@ impl World {
     pub fn crash_and_wipe(&mut self, node: usize) {
         self.crash(node, Survival::Prefix);
         self.nodes[node].medium.wipe();
-        self.nodes[node].records.clear();
         self.forget(node);
+        self.nodes[node].records.clear();
     }
 
     pub(super) fn forget(&mut self, node: usize) {
+        self.take_image(node);
         let it = &mut self.nodes[node];
         it.amnesia.0 += 1;
         it.uptimes.clear();

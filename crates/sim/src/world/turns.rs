@@ -62,7 +62,7 @@ impl World {
         }
         let late = match &process.control {
             Some(_) if self.rng.chance_ppm(self.config.late_ppm) => {
-                self.rng.below(3 * self.config.timing.lease.0)
+                self.rng.below(late_max(&self.config.timing))
             }
             _ => 0,
         };
@@ -183,4 +183,9 @@ impl World {
             self.schedule(at, PlannedEvent::LossRaised { node, start });
         }
     }
+}
+
+/// How late a turn of a member of a group may hand its effects over, in nanoseconds.
+pub(super) fn late_max(timing: &Timing) -> u64 {
+    3 * timing.lease.0
 }
