@@ -264,7 +264,7 @@ fn mutants(arguments: &[OsString]) -> Result<()> {
 
 /// Tests have the deliberate mistakes compiled in, all switched off but where a test names one.
 /// One build is enough for all of them.
-const MISTAKES: &str = "--features=sim/mutations";
+const MISTAKES: &str = "--features=mutations";
 
 /// Programs print the time of each test.
 const TIMED: [&str; 2] = ["-Zunstable-options", "--report-time"];
