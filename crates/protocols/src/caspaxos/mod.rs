@@ -16,11 +16,10 @@
 //!
 //! | message | answer | meaning |
 //! |---|---|---|
-//! | `Read` | `State` | the register of a replica |
 //! | `Prepare` | `State`, `Refused` | phase 1 |
 //! | `Accept` | `Accepted`, `Refused` | phase 2, and phase 1 of the next ballot |
-//! | `Paging` | | listings and recovery of shards ([`crate::toolkit::pager`]) |
-//! | `Recover`, `Expire` | | to this node itself |
+//!
+//! Reads, pages, recovery and the dispatch of time are those of [`crate::toolkit::proposers`].
 //!
 //! # Commands
 //! Commands that arrive while a phase is in progress wait, and are one proposal together. Reads ask
@@ -54,31 +53,31 @@
 //!   proposer that all acceptors store.
 //! - `ONCE` and transactions are refused.
 //!
-//! Start reading at `Machine::advance`.
+//! Start reading at `Machine::next_phase`.
 
 mod acceptor;
-pub mod active;
-mod machine;
+mod grants;
 pub mod message;
-mod paging;
 mod proposer;
 pub mod register;
 pub mod reports;
-mod requests;
+pub mod rounds;
 
 use types::Key;
 
-use machine::Machine;
-pub use message::{Body, Message};
+use grants::Grants;
+pub use message::Message;
 pub use register::Register;
+use rounds::Machine;
 
 use crate::effects::Violation;
 use crate::protocol::{Consistency, Context, Env, Event, Properties, Protocol, Stats};
 use crate::register_cache::{RegisterCache, Weight};
 use crate::replicas::Replicas;
-use crate::toolkit::explainer::EXPLAINER_TICK;
 use crate::toolkit::no_meta::NoMeta;
-use crate::toolkit::pager::PAGER_TICK;
+use crate::toolkit::state::weight;
+
+const NAME: &str = "caspaxos";
 
 /// One instance.
 #[derive(Debug)]
@@ -87,7 +86,7 @@ pub struct CasPaxos {
 }
 
 impl Protocol for CasPaxos {
-    const NAME: &'static str = "caspaxos";
+    const NAME: &'static str = NAME;
     const PROPERTIES: Properties = Properties {
         consistency: Consistency::Linearizable,
         read_modify_write: true,
@@ -104,39 +103,15 @@ impl Protocol for CasPaxos {
     type Meta = NoMeta;
 
     fn open(env: Env) -> Self {
-        CasPaxos { machine: Machine::new(env) }
+        CasPaxos { machine: Machine::new(env, Grants::default()) }
     }
 
     fn on(&mut self, cx: &mut Context<'_, Self>, event: Event<Self>) {
-        let machine = &mut self.machine;
-        match event {
-            Event::Request(request) => machine.on_request(cx, request),
-            Event::List { tag, from_hash, limit } => {
-                machine.pager.on_list(cx, tag, from_hash, limit);
-            }
-            Event::Explain { tag, key } => machine.explainer.on_explain(cx, tag, key),
-            Event::Peer { from, message } => machine.on_message(cx, from, message),
-            Event::Timer(PAGER_TICK) => machine.pager.on_tick(cx),
-            Event::Timer(EXPLAINER_TICK) => machine.explainer.on_tick(cx),
-            Event::Timer(_) => machine.on_tick(cx),
-            Event::Scanned(scanned) => machine.pager.on_scanned(cx, scanned),
-            Event::Forgotten { shard } => machine.on_forgotten(cx, shard),
-            Event::Turn => machine.on_turn(cx),
-            // Timers resend unanswered messages. A tally is checked against the view when it
-            // decides.
-            Event::PeerReset { .. }
-            | Event::PeerUp { .. }
-            | Event::PeerSteady { .. }
-            | Event::ViewChanged
-            | Event::Group(_) => {}
-        }
-        machine.arm(cx);
+        self.machine.on(cx, event);
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
-        let Some(state) = &register.state else { return Weight::NONE };
-        let of_key = |len| Weight::of_key(key.bytes().len() + len, state.expiry.is_some());
-        state.value.as_ref().map_or(Weight::NONE, |value| of_key(value.len()))
+        weight(key, &register.state)
     }
 
     fn check(

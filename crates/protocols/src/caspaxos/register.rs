@@ -34,32 +34,38 @@ pub struct Report {
 }
 
 impl Register {
-    /// Phase 1. False if a higher ballot is promised.
-    pub fn prepare(&mut self, ballot: Stamp) -> bool {
-        let is_promised = ballot >= self.promised;
-        if is_promised {
-            self.promised = ballot;
+    /// Phase 1.
+    ///
+    /// # Errors
+    /// The higher ballot that is promised.
+    pub fn prepare(&mut self, ballot: Stamp) -> Result<(), Stamp> {
+        if ballot < self.promised {
+            return Err(self.promised);
         }
-        is_promised
+        self.promised = ballot;
+        Ok(())
     }
 
     /// Phase 2. `next` is the ballot that the proposer uses next: the vote promises it.
+    ///
+    /// # Errors
+    /// The higher ballot that is promised.
     pub fn accept(
         &mut self,
         (ballot, next): (Stamp, Stamp),
         state: &Arc<State>,
         uptime: &dyn Uptime,
-    ) -> bool {
+    ) -> Result<(), Stamp> {
         if ballot == self.ballot && self.state.is_some() {
-            return true;
+            return Ok(());
         }
         if ballot < self.promised && !mutation::is(Mutation::AcceptBelowPromise) {
-            return false;
+            return Err(self.promised);
         }
         self.promised = self.promised.max(next);
         self.started = self.started_of(state, uptime);
         (self.ballot, self.state) = (ballot, Some(state.clone()));
-        true
+        Ok(())
     }
 
     /// When the countdown of a state's deadline started here: goes on if the deadline is known.
@@ -73,14 +79,6 @@ impl Register {
         Started::anew(state.ttl(), uptime)
     }
 
-    #[must_use]
-    pub fn report(&self, uptime: &dyn Uptime, unix: Millis) -> Report {
-        let ttl = self.state.as_ref().and_then(|state| state.ttl());
-        let countdown = ttl.map(|ttl| Countdown::of(ttl, self.started, uptime, unix));
-        let Register { promised, ballot, state, .. } = self;
-        Report { promised: *promised, ballot: *ballot, state: state.clone(), countdown }
-    }
-
     /// # Errors
     /// Names the invariant that does not hold.
     pub fn check(&self) -> Result<(), &'static str> {
@@ -90,14 +88,6 @@ impl Register {
             None if self.ballot != Stamp::NONE => Err("a ballot of a vote has a state"),
             _ => Ok(()),
         }
-    }
-}
-
-impl Report {
-    #[must_use]
-    pub fn without_values(&self) -> Report {
-        let state = self.state.as_ref().map(|state| Arc::new(state.without_value()));
-        Report { state, ..*self }
     }
 }
 
@@ -161,11 +151,11 @@ pub(super) mod tests {
     fn acceptor_rejects_lower_ballot() {
         let mut register = Register::default();
         let next = Arc::new(state(1, Some(b"v")));
-        assert!(register.prepare(ballot(9)));
-        assert!(!register.prepare(ballot(8)));
-        assert!(!register.accept((ballot(8), ballot(8)), &next, &UPTIME));
-        assert!(register.accept((ballot(9), ballot(9)), &next, &UPTIME));
-        assert!(register.prepare(ballot(9)), "a repeated message");
+        assert_eq!(register.prepare(ballot(9)), Ok(()));
+        assert_eq!(register.prepare(ballot(8)), Err(ballot(9)));
+        assert_eq!(register.accept((ballot(8), ballot(8)), &next, &UPTIME), Err(ballot(9)));
+        assert_eq!(register.accept((ballot(9), ballot(9)), &next, &UPTIME), Ok(()));
+        assert_eq!(register.prepare(ballot(9)), Ok(()), "a repeated message");
         assert!(register.check().is_ok());
     }
 
@@ -173,18 +163,28 @@ pub(super) mod tests {
     fn vote_promises_the_next_ballot() {
         let mut register = Register::default();
         let next = Arc::new(state(1, Some(b"v")));
-        assert!(register.accept((ballot(3), ballot(7)), &next, &UPTIME));
-        assert!(!register.prepare(ballot(6)));
-        assert!(register.accept((ballot(3), ballot(7)), &next, &UPTIME), "a repeated message");
-        assert!(register.accept((ballot(7), ballot(8)), &next, &UPTIME));
-        assert!(!register.accept((ballot(3), ballot(7)), &next, &UPTIME), "it is over");
+        let mut accept = |number, then| {
+            let ballots = (ballot(number), ballot(then));
+            (register.accept(ballots, &next, &UPTIME), register.promised)
+        };
+        assert_eq!(accept(3, 7), (Ok(()), ballot(7)));
+        assert_eq!(accept(3, 7), (Ok(()), ballot(7)), "a repeated message");
+        assert_eq!(accept(7, 8), (Ok(()), ballot(8)));
+        assert_eq!(accept(3, 7), (Err(ballot(8)), ballot(8)), "it is over");
+        assert_eq!(register.prepare(ballot(6)), Err(ballot(8)));
     }
 
     #[test]
     fn registers_and_reports_come_back() {
         let mut register = Register::default();
-        register.accept((ballot(3), ballot(7)), &Arc::new(state(1, Some(b"v"))), &UPTIME);
-        let report = register.report(&UPTIME, UPTIME);
+        let next = Arc::new(state(1, Some(b"v")));
+        assert_eq!(register.accept((ballot(3), ballot(7)), &next, &UPTIME), Ok(()));
+        let report = Report {
+            promised: ballot(7),
+            ballot: ballot(3),
+            state: Some(next),
+            countdown: Some(Countdown::Over),
+        };
         for len in 0..report.to_bytes().len() {
             assert_eq!(Report::from_bytes(&report.to_bytes()[..len]), Err(Malformed));
         }

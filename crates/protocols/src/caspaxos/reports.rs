@@ -1,87 +1,76 @@
 //! Reports of replicas on one key, and which state they show to be chosen.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::Millis;
-use types::{AmnesiaCount, NodeId};
 
-use super::register::Report;
+use super::message::Body;
+use super::register::{Register, Report};
 use crate::mutation::{self, Mutation};
-use crate::quorum::Tally;
-use crate::replicas::{Places, ReplicaSet, Replicas, place};
-use crate::toolkit::countdown::Countdown;
-use crate::toolkit::stamp::Stamp;
-use crate::toolkit::state::{Base, ExpiryId};
+use crate::replicas::{Places, ReplicaSet, place};
+use crate::toolkit::countdown::{Countdown, Started};
+use crate::toolkit::report;
+use crate::toolkit::state::{Base, ExpiryId, State};
+use crate::uptime::Uptime;
 
 /// The highest vote that a quorum of reports shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Highest {
-    pub ballot: Stamp,
-    pub state: Base,
-    /// The highest promise reported.
-    pub promised: Stamp,
+    /// The vote, and the highest promise reported.
+    pub report: Report,
     /// A quorum has this vote, or none has any: no state was chosen after it.
     pub is_chosen: bool,
 }
 
-/// Reports of distinct replicas.
-#[derive(Clone, Debug, Default)]
-pub struct Reports {
-    pub tally: Tally,
-    by_place: BTreeMap<usize, Report>,
-}
+impl report::Report for Report {
+    type Record = Register;
+    type Found = Report;
+    type Body = Body;
 
-impl Reports {
-    pub fn add(
-        &mut self,
-        replicas: Replicas<'_>,
-        (node, amnesia): (NodeId, AmnesiaCount),
-        report: Report,
-    ) {
-        let Some(index) = replicas.index(node) else { return };
-        let is_new = self.tally.add(replicas, node, amnesia);
-        let is_later =
-            |old: &Report| (report.ballot, report.promised) >= (old.ballot, old.promised);
-        if is_new || self.by_place.get(&index).is_none_or(is_later) {
-            self.by_place.insert(index, report);
-        }
+    fn of(register: &Register, uptime: &dyn Uptime, unix: Millis) -> Report {
+        let ttl = register.state.as_ref().and_then(|state| state.ttl());
+        let countdown = ttl.map(|ttl| Countdown::of(ttl, register.started, uptime, unix));
+        let Register { promised, ballot, ref state, .. } = *register;
+        Report { promised, ballot, state: state.clone(), countdown }
     }
 
-    /// `None` without a quorum.
-    #[must_use]
-    pub fn highest(&self, replicas: Replicas<'_>) -> Option<Highest> {
-        let counted = self.tally.places(replicas.set, replicas.peers);
-        highest(replicas.set, counted, &self.by_place)
+    fn without_values(&self) -> Report {
+        let state = self.state.as_ref().map(|state| Arc::new(state.without_value()));
+        Report { state, ..*self }
     }
 
-    /// Replicas whose reported vote is lower.
-    pub fn lagging<'a>(
-        &'a self,
-        replicas: Replicas<'a>,
-        ballot: Stamp,
-    ) -> impl Iterator<Item = NodeId> + 'a {
-        let reports = replicas.all().enumerate();
-        let lags = move |index| self.by_place.get(&index).is_some_and(|it| it.ballot < ballot);
-        reports.filter(move |&(index, _)| lags(index)).map(|(_, node)| node)
+    fn value_len(register: &Register) -> usize {
+        register.state.as_ref().map_or(0, |state| state.value_len())
     }
 
-    /// The votes for the end of this deadline, and the largest rest reported for it.
-    #[must_use]
-    pub fn votes(&self, replicas: Replicas<'_>, id: ExpiryId) -> (Places, Option<Millis>) {
-        let counted = self.tally.places(replicas.set, replicas.peers);
-        let (mut over, mut rest) = (0, None);
-        for (&index, report) in &self.by_place {
-            let has_it = report.state.as_ref().is_some_and(|it| it.expiry_id() == Some(id));
-            let Some(countdown) = report.countdown.filter(|_| has_it) else { continue };
-            if counted & place(index) == 0 {
-                continue;
-            }
-            rest = rest.max(countdown.rest());
-            if countdown == Countdown::Over {
-                over |= place(index);
-            }
-        }
-        (over, rest)
+    fn age(&self) -> impl Ord {
+        (self.ballot, self.promised)
+    }
+
+    fn countdown_of(&self, id: ExpiryId) -> Countdown {
+        let has_it = self.state.as_ref().is_some_and(|it| it.expiry_id() == Some(id));
+        self.countdown.filter(|_| has_it).unwrap_or(Countdown::None)
+    }
+
+    fn newest(&self) -> Option<(String, &Arc<State>, Countdown)> {
+        let round = format!("{}.{}", self.ballot.number, self.ballot.writer.0);
+        Some((round, self.state.as_ref()?, self.countdown.unwrap_or(Countdown::None)))
+    }
+
+    fn found(set: &ReplicaSet, counted: Places, at: &BTreeMap<usize, Report>) -> Option<Report> {
+        let highest = highest(set, counted, at)?;
+        highest.is_chosen.then_some(highest.report)
+    }
+
+    fn state(found: &Report) -> &Base {
+        &found.state
+    }
+
+    fn restore(found: Report, uptime: &dyn Uptime) -> Register {
+        let Report { promised, ballot, state, .. } = found;
+        let started = Started::anew(state.as_ref().and_then(|it| it.ttl()), uptime);
+        Register { promised: promised.max(ballot), ballot, state, started }
     }
 }
 
@@ -102,14 +91,13 @@ pub fn highest(set: &ReplicaSet, counted: Places, at: &BTreeMap<usize, Report>) 
     let voters = voters.fold(0, |set, (index, _)| set | place(index));
     let is_chosen =
         set.is_quorum_of(voters) || newest.state.is_none() || mutation::is(Mutation::AdoptMinority);
-    Some(Highest { ballot: newest.ballot, state: newest.state.clone(), promised, is_chosen })
+    let report = Report { promised, countdown: None, ..newest.clone() };
+    Some(Highest { report, is_chosen })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use types::Epoch;
+    use types::{Epoch, NodeId};
 
     use super::super::register::tests::ballot;
     use super::*;
@@ -129,7 +117,7 @@ mod tests {
         };
         let at = numbers.iter().map(|&(index, number)| (index, report(number))).collect();
         let counted = numbers.iter().fold(0, |set, (index, _)| set | place(*index));
-        highest(&set, counted, &at).map(|it| (it.ballot.number, it.is_chosen))
+        highest(&set, counted, &at).map(|it| (it.report.ballot.number, it.is_chosen))
     }
 
     #[test]

@@ -20,12 +20,11 @@
 //!
 //! | message | answer | meaning |
 //! |---|---|---|
-//! | `Read` | `State` | the register of a replica |
 //! | `Propose` | `Promise`, `HigherSeen`, `SlotLow`, `SlotHigh` | phase 1 of a slot |
 //! | `Accept` | `Accepted`, the same | phase 2 |
 //! | `Commit`, `CommitThin` | (`Committed`) | the slot is decided; thin: as you voted |
-//! | `List` | `Page` | a part of a shard, for listings and recovery |
-//! | `Recover`, `Recovered`, `Expire` | | to this node itself |
+//!
+//! Reads, pages, recovery and the dispatch of time are those of [`crate::toolkit::proposers`].
 //!
 //! # Commands
 //! Commands that arrive while a slot is in progress wait, and are one proposal together. Reads ask
@@ -67,34 +66,27 @@
 //! - `ONCE` and transactions are refused. A value is at most half as long as elsewhere, since a
 //!   register holds two while a slot is in progress.
 //!
-//! Start reading at `Machine::advance`.
+//! Start reading at `Machine::next_phase`.
 
 mod acceptor;
-pub mod active;
-mod explain;
-mod machine;
 pub mod message;
-mod paging;
 mod proposer;
-mod reading;
-mod recovery;
 pub mod register;
 pub mod reports;
-mod requests;
+pub mod rounds;
 
 use types::Key;
 
-use machine::Machine;
 pub use message::{Body, Message};
 pub use register::Register;
+use rounds::{Machine, Phase, Round, Slots};
 
 use crate::effects::Violation;
 use crate::protocol::{Consistency, Context, Env, Event, Properties, Protocol, Stats};
 use crate::register_cache::{RegisterCache, Weight};
 use crate::replicas::Replicas;
-use crate::toolkit::explainer::EXPLAINER_TICK;
 use crate::toolkit::no_meta::NoMeta;
-use crate::toolkit::pager::PAGER_TICK;
+use crate::toolkit::state::{slot_of, weight};
 
 /// One instance. `WAITS`: clients are answered when a majority knows the commit.
 #[derive(Debug)]
@@ -123,39 +115,15 @@ impl<const WAITS: bool> Protocol for ClassicPaxos<WAITS> {
     type Meta = NoMeta;
 
     fn open(env: Env) -> Self {
-        ClassicPaxos { machine: Machine::new(env, WAITS, Self::NAME) }
+        ClassicPaxos { machine: Machine::new(env, Slots { waits: WAITS, name: Self::NAME }) }
     }
 
     fn on(&mut self, cx: &mut Context<'_, Self>, event: Event<Self>) {
-        let machine = &mut self.machine;
-        match event {
-            Event::Request(request) => machine.on_request(cx, request),
-            Event::List { tag, from_hash, limit } => {
-                machine.pager.on_list(cx, tag, from_hash, limit)
-            }
-            Event::Explain { tag, key } => machine.explainer.on_explain(cx, tag, key),
-            Event::Peer { from, message } => machine.on_message(cx, from, message),
-            Event::Timer(PAGER_TICK) => machine.pager.on_tick(cx),
-            Event::Timer(EXPLAINER_TICK) => machine.explainer.on_tick(cx),
-            Event::Timer(_) => machine.on_tick(cx),
-            Event::Scanned(scanned) => machine.pager.on_scanned(cx, scanned),
-            Event::Forgotten { shard } => machine.on_forgotten(cx, shard),
-            Event::Turn => machine.on_turn(cx),
-            // Timers resend unanswered messages. A tally is checked against the view when it
-            // decides.
-            Event::PeerReset { .. }
-            | Event::PeerUp { .. }
-            | Event::PeerSteady { .. }
-            | Event::ViewChanged
-            | Event::Group(_) => {}
-        }
-        machine.arm(cx);
+        self.machine.on(cx, event);
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
-        let Some(state) = &register.committed else { return Weight::NONE };
-        let of_key = |len| Weight::of_key(key.bytes().len() + len, state.expiry.is_some());
-        state.value.as_ref().map_or(Weight::NONE, |value| of_key(value.len()))
+        weight(key, &register.committed)
     }
 
     fn check(
@@ -167,7 +135,15 @@ impl<const WAITS: bool> Protocol for ClassicPaxos<WAITS> {
             let violation = |rule| Violation(format!("classic-paxos: {key:?}: {rule}"));
             register.check().map_err(violation)?;
         }
-        self.machine.check()
+        for active in self.machine.actives() {
+            if let Phase::Asking(Round::Accepting(it)) = &active.phase
+                && it.state.slot != slot_of(&it.base) + 1
+            {
+                let key = &active.key;
+                return Err(Violation(format!("classic-paxos: {key:?} skips a slot")));
+            }
+        }
+        Ok(())
     }
 
     fn is_idle(&self) -> bool {

@@ -9,7 +9,7 @@ use types::{Malformed, Reader, Wire, wire};
 use crate::mutation::{self, Mutation};
 use crate::toolkit::countdown::{Countdown, Started};
 use crate::toolkit::stamp::Stamp;
-use crate::toolkit::state::{Base, ExpiryId, State, slot_of};
+use crate::toolkit::state::{Base, State, put_base, slot_of, take_base};
 use crate::uptime::Uptime;
 
 /// The stored state of one key.
@@ -32,10 +32,9 @@ pub struct Accepted {
     pub started: Option<Started>,
 }
 
-/// The acceptor's answer to a proposer.
+/// The reason for which an acceptor takes no part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    Yes,
+pub enum Refusal {
     /// It promised a higher ballot.
     HigherSeen(Stamp),
     /// That slot is decided.
@@ -53,41 +52,27 @@ pub struct Report {
     pub accepted: Option<(Stamp, Arc<State>, Countdown)>,
 }
 
-impl Report {
-    /// The report of a register that does not exist.
-    pub const ABSENT: Report = Report {
-        committed: None,
-        countdown: Countdown::None,
-        promised: Stamp::NONE,
-        accepted: None,
-    };
+/// The content of a register, as a quorum shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decided {
+    /// The newest state that was decided before the reports were asked for, or a later one.
+    pub base: Base,
+    /// The highest promise reported for the slot behind it.
+    pub promised: Stamp,
+}
 
+impl Default for Report {
+    /// The report of a register that does not exist.
+    fn default() -> Report {
+        let (committed, countdown) = (None, Countdown::None);
+        Report { committed, countdown, promised: Stamp::NONE, accepted: None }
+    }
+}
+
+impl Report {
     #[must_use]
     pub fn slot(&self) -> u64 {
         slot_of(&self.committed)
-    }
-
-    /// The countdown of this deadline, by the states that have it.
-    #[must_use]
-    pub fn countdown_of(&self, id: ExpiryId) -> Countdown {
-        let has = |state: &Arc<State>| state.expiry_id() == Some(id);
-        match (&self.committed, &self.accepted) {
-            (Some(state), _) if has(state) => self.countdown,
-            (_, Some((_, state, countdown))) if has(state) => *countdown,
-            _ => Countdown::None,
-        }
-    }
-
-    /// The same with empty values in the place of others.
-    #[must_use]
-    pub fn without_values(&self) -> Report {
-        let bare = |state: &Arc<State>| Arc::new(state.without_value());
-        let accepted = self.accepted.as_ref();
-        Report {
-            committed: self.committed.as_ref().map(bare),
-            accepted: accepted.map(|(ballot, state, left)| (*ballot, bare(state), *left)),
-            ..*self
-        }
     }
 }
 
@@ -104,37 +89,44 @@ impl Register {
         states.map(|state| state.value_len()).sum()
     }
 
-    /// Takes part in the slot behind `slot`, or says why not.
-    fn at_slot(&self, slot: u64, ballot: Stamp) -> Verdict {
+    /// Takes part in this slot under this ballot, or says why not.
+    fn at_slot(&self, slot: u64, ballot: Stamp) -> Result<(), Refusal> {
         match slot {
-            _ if slot <= self.slot() => Verdict::SlotLow,
-            _ if slot > self.slot() + 1 => Verdict::SlotHigh,
-            _ if ballot < self.promised => Verdict::HigherSeen(self.promised),
-            _ => Verdict::Yes,
+            _ if slot <= self.slot() => Err(Refusal::SlotLow),
+            _ if slot > self.slot() + 1 => Err(Refusal::SlotHigh),
+            _ if ballot < self.promised => Err(Refusal::HigherSeen(self.promised)),
+            _ => Ok(()),
         }
     }
 
     /// Phase 1. [spec X3]
-    pub fn propose(&mut self, slot: u64, ballot: Stamp) -> Verdict {
-        let verdict = self.at_slot(slot, ballot);
-        if verdict == Verdict::Yes {
-            self.promised = ballot;
-        }
-        verdict
+    ///
+    /// # Errors
+    /// The reason against a promise.
+    pub fn propose(&mut self, slot: u64, ballot: Stamp) -> Result<(), Refusal> {
+        self.at_slot(slot, ballot)?;
+        self.promised = ballot;
+        Ok(())
     }
 
     /// Phase 2. [spec X4]
-    pub fn accept(&mut self, ballot: Stamp, state: &Arc<State>, uptime: &dyn Uptime) -> Verdict {
-        let verdict = match self.at_slot(state.slot, ballot) {
-            Verdict::HigherSeen(_) if mutation::is(Mutation::AcceptBelowPromise) => Verdict::Yes,
-            verdict => verdict,
-        };
-        if verdict == Verdict::Yes {
-            self.promised = ballot;
-            let started = self.started_of(state, uptime);
-            self.accepted = Some(Accepted { ballot, state: state.clone(), started });
+    ///
+    /// # Errors
+    /// The reason against a vote.
+    pub fn accept(
+        &mut self,
+        ballot: Stamp,
+        state: &Arc<State>,
+        uptime: &dyn Uptime,
+    ) -> Result<(), Refusal> {
+        match self.at_slot(state.slot, ballot) {
+            Err(Refusal::HigherSeen(_)) if mutation::is(Mutation::AcceptBelowPromise) => {}
+            verdict => verdict?,
         }
-        verdict
+        self.promised = ballot;
+        let started = self.started_of(state, uptime);
+        self.accepted = Some(Accepted { ballot, state: state.clone(), started });
+        Ok(())
     }
 
     /// Learns that a state is decided. False if it is known. [spec X5]
@@ -170,22 +162,6 @@ impl Register {
         match &self.accepted {
             Some(accepted) if accepted.state.expiry_id() == Some(id) => accepted.started,
             _ => Started::anew(state.ttl(), uptime),
-        }
-    }
-
-    #[must_use]
-    pub fn report(&self, uptime: &dyn Uptime, unix: Millis) -> Report {
-        let left = |state: &State, started| match state.ttl() {
-            Some(ttl) => Countdown::of(ttl, started, uptime, unix),
-            None => Countdown::None,
-        };
-        let committed = self.committed.as_ref();
-        let accepted = self.accepted.as_ref();
-        Report {
-            committed: self.committed.clone(),
-            countdown: committed.map_or(Countdown::None, |state| left(state, self.started)),
-            promised: self.promised,
-            accepted: accepted.map(|it| (it.ballot, it.state.clone(), left(&it.state, it.started))),
         }
     }
 }
@@ -304,19 +280,29 @@ impl Wire for Report {
     }
 }
 
+impl Wire for Decided {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_base(out, &self.base);
+        self.promised.encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Decided, Malformed> {
+        Ok(Decided { base: take_base(reader)?, promised: Stamp::decode(reader)? })
+    }
+}
+
 #[cfg(test)]
-mod tests {
-    use types::{Incarnation, NodeId, TimeToLive};
+pub(super) mod tests {
+    use types::{Incarnation, NodeId};
 
     use super::*;
-    use crate::toolkit::state::Expiry;
-    use crate::toolkit::state::tests::{op, state};
+    use crate::toolkit::state::tests::state;
 
-    fn ballot(number: u64) -> Stamp {
+    pub(in crate::classic_paxos) fn ballot(number: u64) -> Stamp {
         Stamp { number, writer: NodeId(1), incarnation: Incarnation(1) }
     }
 
-    fn held(slot: u64) -> Register {
+    pub(in crate::classic_paxos) fn held(slot: u64) -> Register {
         Register { committed: Some(Arc::new(state(slot, Some(b"v")))), ..Register::default() }
     }
 
@@ -325,22 +311,22 @@ mod tests {
     #[test]
     fn acceptor_votes_behind_its_committed_slot_only() {
         let mut register = held(4);
-        assert_eq!(register.propose(4, ballot(9)), Verdict::SlotLow);
-        assert_eq!(register.propose(6, ballot(9)), Verdict::SlotHigh);
-        assert_eq!(register.propose(5, ballot(9)), Verdict::Yes);
+        assert_eq!(register.propose(4, ballot(9)), Err(Refusal::SlotLow));
+        assert_eq!(register.propose(6, ballot(9)), Err(Refusal::SlotHigh));
+        assert_eq!(register.propose(5, ballot(9)), Ok(()));
         let next = Arc::new(state(6, None));
-        assert_eq!(register.accept(ballot(9), &next, &UPTIME), Verdict::SlotHigh);
+        assert_eq!(register.accept(ballot(9), &next, &UPTIME), Err(Refusal::SlotHigh));
     }
 
     #[test]
     fn acceptor_rejects_lower_ballot() {
         let mut register = held(4);
-        assert_eq!(register.propose(5, ballot(9)), Verdict::Yes);
-        assert_eq!(register.propose(5, ballot(8)), Verdict::HigherSeen(ballot(9)));
+        assert_eq!(register.propose(5, ballot(9)), Ok(()));
+        assert_eq!(register.propose(5, ballot(8)), Err(Refusal::HigherSeen(ballot(9))));
         let next = Arc::new(state(5, None));
-        assert_eq!(register.accept(ballot(8), &next, &UPTIME), Verdict::HigherSeen(ballot(9)));
-        assert_eq!(register.accept(ballot(9), &next, &UPTIME), Verdict::Yes);
-        assert_eq!(register.propose(5, ballot(9)), Verdict::Yes, "a repeated message");
+        assert_eq!(register.accept(ballot(8), &next, &UPTIME), Err(Refusal::HigherSeen(ballot(9))));
+        assert_eq!(register.accept(ballot(9), &next, &UPTIME), Ok(()));
+        assert_eq!(register.propose(5, ballot(9)), Ok(()), "a repeated message");
         assert!(register.check().is_ok());
     }
 
@@ -348,46 +334,19 @@ mod tests {
     fn commit_opens_the_next_slot() {
         let mut register = held(4);
         let next = Arc::new(state(5, Some(b"w")));
-        register.accept(ballot(9), &next, &UPTIME);
+        assert_eq!(register.accept(ballot(9), &next, &UPTIME), Ok(()));
         assert!(!register.commit_accepted(5, ballot(10), &UPTIME), "that vote is unknown here");
         assert!(register.commit_accepted(5, ballot(7), &UPTIME), "a higher vote is for the same");
         assert_eq!((register.slot(), register.promised), (5, Stamp::NONE));
         assert!(!register.commit(&next, &UPTIME));
-        assert_eq!(register.propose(6, ballot(1)), Verdict::Yes);
+        assert_eq!(register.propose(6, ballot(1)), Ok(()));
     }
 
     #[test]
-    fn countdown_goes_on_over_states_with_its_deadline() {
-        let expiring = |slot, id, span| {
-            let id = ExpiryId { slot: id, op: op(1, id) };
-            let ttl = TimeToLive::After(Millis(span));
-            let expiry = Some(Expiry { id, ttl, ends: Millis(0) });
-            Arc::new(State { expiry, ..state(slot, Some(b"v")) })
-        };
+    fn registers_come_back() {
         let mut register = held(4);
-        register.accept(ballot(1), &expiring(5, 5, 50), &Millis(100));
-        register.commit_accepted(5, ballot(1), &Millis(130));
-        register.accept(ballot(1), &expiring(6, 5, 50), &Millis(140));
-        let report = |register: &Register, uptime| register.report(&Millis(uptime), Millis(0));
-        let id = ExpiryId { slot: 5, op: op(1, 5) };
-        assert_eq!(report(&register, 151).countdown_of(id), Countdown::Over);
-        register.accept(ballot(2), &expiring(6, 6, 50), &Millis(151));
-        register.commit_accepted(6, ballot(2), &Millis(151));
-        assert_eq!(report(&register, 160).countdown_of(id), Countdown::None);
-        assert!(matches!(report(&register, 160).countdown, Countdown::Running(_)));
-        assert_eq!(Register::from_bytes(&register.to_bytes()), Ok(register));
-    }
-
-    #[test]
-    fn registers_and_reports_come_back() {
-        let mut register = held(4);
-        register.propose(5, ballot(3));
-        register.accept(ballot(4), &Arc::new(state(5, None)), &UPTIME);
-        let report = register.report(&UPTIME, UPTIME);
-        for len in 0..report.to_bytes().len() {
-            assert_eq!(Report::from_bytes(&report.to_bytes()[..len]), Err(Malformed));
-        }
-        assert_eq!(Report::from_bytes(&report.to_bytes()), Ok(report));
+        assert_eq!(register.propose(5, ballot(3)), Ok(()));
+        assert_eq!(register.accept(ballot(4), &Arc::new(state(5, None)), &UPTIME), Ok(()));
         assert_eq!(Register::from_bytes(&register.to_bytes()), Ok(register.clone()));
         register.promised = Stamp::NONE;
         assert_eq!(Register::from_bytes(&register.to_bytes()), Err(Malformed));

@@ -432,7 +432,7 @@ pub(super) fn classic_paxos_decision_of_a_higher_ballot() -> Result<(), String> 
         value: Some(Bytes::from_static(b"v")),
     };
     let mut register = Register::default();
-    register.accept(ballot(1), &Arc::new(state), &Millis(0));
+    assert_eq!(register.accept(ballot(1), &Arc::new(state), &Millis(0)), Ok(()));
     match register.commit_accepted(1, ballot(2), &Millis(0)) {
         false => Ok(()),
         true => Err("a vote counts as decided under a ballot that it was not for".to_owned()),

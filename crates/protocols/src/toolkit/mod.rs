@@ -6,6 +6,8 @@
 //!   them, where one member decides. [`ends`] waits for their ends.
 //! - [`sweep`]: a paced walk over all registers, for those that no message names.
 //! - [`pager`]: listings and recovery of shards; [`walk`] collects pages, [`pages`] serves them.
+//! - [`proposers`]: nodes propose changes of single keys by ballots. [`message`] has their
+//!   messages, [`body`] those of one protocol, [`report`] the conclusions from a quorum.
 //! - [`state`]: the value of a key, its deadline and the operations done. [`batch`] computes the
 //!   next one from the commands of [`operation`].
 //! - [`no_meta`]: the fields of a shard, for protocols without any.
@@ -14,15 +16,19 @@
 
 pub mod back_off;
 pub mod batch;
+pub mod body;
 pub mod content;
 pub mod countdown;
 pub mod due;
 pub mod ends;
 pub mod explainer;
+pub mod message;
 pub mod no_meta;
 pub mod operation;
 pub mod pager;
 pub mod pages;
+pub mod proposers;
+pub mod report;
 pub mod stamp;
 pub mod state;
 pub mod sweep;

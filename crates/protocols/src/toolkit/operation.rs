@@ -29,17 +29,19 @@ impl Operation {
     }
 }
 
-/// A node's proposal for a key, until its fate is known. It stays the same under all ballots.
+/// A node's proposal for a key, until its fate is known. It stays the same under all ballots. `B`
+/// has the facts, beside the state, that decide its fate.
 #[derive(Clone, Debug)]
-pub struct Attempt {
+pub struct Attempt<B> {
     pub state: Arc<State>,
     /// The commands that made the state, with their outcomes.
     pub ops: Vec<(Operation, Outcome)>,
     /// An attempt without clients is given up then.
     pub deadline: Nanos,
+    pub basis: B,
 }
 
-impl Attempt {
+impl<B> Attempt<B> {
     #[must_use]
     pub fn op(&self) -> OpId {
         self.state.op

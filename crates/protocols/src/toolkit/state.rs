@@ -7,7 +7,9 @@ use base::Millis;
 use bytes::Bytes;
 use types::limits::MEMBERS_MAX;
 use types::wire::{put_blob, put_varint};
-use types::{Incarnation, Malformed, NodeId, Reader, TimeToLive, Wire};
+use types::{Incarnation, Key, Malformed, NodeId, Reader, TimeToLive, Wire};
+
+use crate::register_cache::Weight;
 
 /// An attempt of one node to change one key. A node has one at a time on a key, and numbers them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -55,6 +57,14 @@ pub type Base = Option<Arc<State>>;
 #[must_use]
 pub fn slot_of(base: &Base) -> u64 {
     base.as_ref().map_or(0, |state| state.slot)
+}
+
+/// The share of a register with this content.
+#[must_use]
+pub fn weight(key: &Key, base: &Base) -> Weight {
+    let Some(state) = base else { return Weight::NONE };
+    let of_key = |len| Weight::of_key(key.bytes().len() + len, state.expiry.is_some());
+    state.value.as_ref().map_or(Weight::NONE, |value| of_key(value.len()))
 }
 
 /// Names the transition that set a deadline; every other transition copies it. A slot alone is not

@@ -1,29 +1,83 @@
-//! The instance: its operations in progress, and the dispatch of time.
+//! The instance: its proposers, and the dispatch of time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use base::Nanos;
 use hashbrown::HashMap;
 use types::Key;
 use types::key::ByHash;
 
-use super::active::{Active, Granted};
-use super::message::{Body, Message};
-use super::register::{Register, Report};
+use super::active::{Active, Kinds, Phase};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
-use crate::protocol::{Env, Scope, Stats};
-use crate::register_cache::CachedRegister;
+use crate::protocol::{Env, Peer, Scope, Stats};
+use crate::replicas::Replicas;
 use crate::toolkit::due::Due;
 use crate::toolkit::explainer::Explainer;
+use crate::toolkit::message::{About, Message};
 use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::pager::Pager;
+use crate::toolkit::report::{Report, Reports};
 use crate::toolkit::stamp::Stamp;
 
 const TICK: TimerId = TimerId(0);
-/// Keys whose next ballot is granted. Others pay for phase 1 again.
-const GRANTED_MAX: usize = 65_536;
 
-pub(super) type Cx<'a> = Scope<'a, Register, NoMeta, Message>;
+/// The rules of a protocol, with its knowledge beyond single keys in use.
+pub trait Rules: Kinds {
+    /// The name of the protocol.
+    fn name(&self) -> &'static str;
+
+    /// Begins the next phase of an idle proposer, or answers it.
+    fn advance(machine: &mut Machine<Self>, cx: &mut Cx<'_, Self>, active: &mut Active<Self>);
+
+    /// A message of the protocol about a phase and a key, whose register is resident.
+    fn on_body(
+        machine: &mut Machine<Self>,
+        cx: &mut Cx<'_, Self>,
+        from: Peer,
+        about: (u64, &Key),
+        body: <Self::Report as Report>::Body,
+    );
+
+    /// A report that answers no read.
+    fn on_report(
+        _machine: &mut Machine<Self>,
+        _cx: &mut Cx<'_, Self>,
+        _active: &mut Active<Self>,
+        _from: Peer,
+        _report: Self::Report,
+    ) {
+    }
+
+    /// The content that a read may answer with.
+    fn read(
+        reports: &Reports<Self::Report>,
+        replicas: Replicas<'_>,
+    ) -> Option<<Self::Report as Report>::Found> {
+        Report::found(replicas.set, reports.counted(replicas), &reports.by_place)
+    }
+
+    /// A read ends. Replicas that lag may be told.
+    fn on_read(
+        cx: &mut Cx<'_, Self>,
+        active: &mut Active<Self>,
+        reports: &Reports<Self::Report>,
+        found: &<Self::Report as Report>::Found,
+    );
+
+    /// A read found no answer: only a proposal decides.
+    fn on_undecided(
+        _active: &mut Active<Self>,
+        _reports: &Reports<Self::Report>,
+        _replicas: Replicas<'_>,
+    ) {
+    }
+
+    fn stats(&self, counters: &Counters, stats: &mut Stats);
+}
+
+pub type Cx<'a, K> =
+    Scope<'a, <<K as Kinds>::Report as Report>::Record, NoMeta, Message<<K as Kinds>::Report>>;
 
 /// The subject of a deadline.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,54 +88,54 @@ pub(super) enum Alarm {
 }
 
 #[derive(Debug)]
-pub(super) struct Machine {
+pub struct Machine<R: Rules> {
     pub env: Env,
+    pub rules: R,
     /// The largest number given to a ballot by this process.
     minted: u64,
-    /// The last operation of this process.
-    pub seq: u64,
+    /// The last attempt of this process.
+    pub(super) seq: u64,
     next_id: u64,
     /// Counts operations and phases, in their order.
     step: u64,
-    pub actives: HashMap<Key, Active, ByHash>,
-    pub granted: BTreeMap<Key, Granted>,
+    actives: HashMap<Key, Active<R>, ByHash>,
     /// Operations in progress.
-    pub ops: usize,
+    pub(super) ops: usize,
     /// Keys that go on at the end of the turn.
-    pub ready: BTreeSet<Key>,
-    pub due: Due<Alarm>,
-    pub pager: Pager<Report>,
-    pub explainer: Explainer<Message>,
+    ready: BTreeSet<Key>,
+    pub(super) due: Due<Alarm>,
+    pub(super) pager: Pager<R::Report>,
+    pub(super) explainer: Explainer<Message<R::Report>>,
     /// Registers being recovered one by one.
-    pub recovering: BTreeSet<Key>,
+    pub(super) recovering: BTreeSet<Key>,
     pub counters: Counters,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub struct Counters {
     pub proposals: u64,
-    /// Proposals without a phase 1.
-    pub direct: u64,
     pub helped: u64,
     pub duels: u64,
     pub expired: u64,
 }
 
-impl Machine {
-    pub(super) fn new(env: Env) -> Machine {
+impl<R: Rules> Machine<R> {
+    #[must_use]
+    pub fn new(env: Env, rules: R) -> Machine<R> {
         // Numbers of phases name the start of this process. Otherwise answers to its predecessor
         // would count.
         let start = if mutation::is(Mutation::StaleAnswers) { 0 } else { env.incarnation.0 };
+        let read = |id, key| Message::About { id, key, body: About::Read };
         Machine {
             next_id: (u64::from(start) << 40) + 1,
             pager: Pager::new(&env),
-            explainer: Explainer::new(&env, |id, key| Message::About { id, key, body: Body::Read }),
+            explainer: Explainer::new(&env, read),
             env,
+            rules,
             minted: 0,
             seq: 0,
             step: 1,
             actives: HashMap::default(),
-            granted: BTreeMap::new(),
             ops: 0,
             ready: BTreeSet::new(),
             due: Due::new(TICK),
@@ -90,19 +144,19 @@ impl Machine {
         }
     }
 
-    pub(super) fn next_id(&mut self) -> u64 {
+    pub fn next_id(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         id
     }
 
-    pub(super) fn next_step(&mut self) -> u64 {
+    pub fn next_step(&mut self) -> u64 {
         self.step += 1;
         self.step
     }
 
     /// A ballot above this one and above all of this process.
-    pub(super) fn mint(&mut self, above: Stamp) -> Stamp {
+    pub fn mint(&mut self, above: Stamp) -> Stamp {
         self.minted = self.minted.max(above.number) + 1;
         let mut incarnation = self.env.incarnation;
         if mutation::is(Mutation::NoIncarnation) {
@@ -111,19 +165,17 @@ impl Machine {
         Stamp { number: self.minted, writer: self.env.me, incarnation }
     }
 
-    pub(super) fn grant(&mut self, key: &Key, granted: Granted) {
-        if self.granted.len() >= GRANTED_MAX && !self.granted.contains_key(key) {
-            self.granted.pop_first();
-        }
-        self.granted.insert(key.clone(), granted);
+    /// The proposers of keys in use.
+    pub fn actives(&self) -> impl Iterator<Item = &Active<R>> {
+        self.actives.values()
     }
 
     /// Works on the proposer of a key, which is made if there is none. Its register is resident.
-    pub(super) fn with(
+    pub fn with(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Cx<'_, R>,
         key: &Key,
-        work: impl FnOnce(&mut Machine, &mut Cx<'_>, &mut Active),
+        work: impl FnOnce(&mut Machine<R>, &mut Cx<'_, R>, &mut Active<R>),
     ) {
         let mut active = self.actives.remove(key).unwrap_or_else(|| {
             cx.cache.pin(key);
@@ -139,7 +191,7 @@ impl Machine {
         }
         if active.is_idle() {
             // The end of the turn goes on with it. A timer that is due would fire again before.
-            active.wake_at = base::Nanos::MAX;
+            active.wake_at = Nanos::MAX;
             self.ready.insert(key.clone());
         }
         self.due.set(Alarm::Key(key.clone()), active.due_at());
@@ -147,25 +199,32 @@ impl Machine {
     }
 
     /// Works on the proposer of a key if this is its phase.
-    pub(super) fn with_phase(
+    pub fn with_phase(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Cx<'_, R>,
         key: &Key,
         id: u64,
-        work: impl FnOnce(&mut Machine, &mut Cx<'_>, &mut Active),
+        work: impl FnOnce(&mut Machine<R>, &mut Cx<'_, R>, &mut Active<R>),
     ) {
         if self.actives.get(key).is_some_and(|active| active.id == id) {
             self.with(cx, key, work);
         }
     }
 
-    pub(super) fn arm(&mut self, cx: &mut Cx<'_>) {
+    /// A proposer that pauses goes on at the end of the turn.
+    pub fn end_pause(&mut self, key: &Key) {
+        if self.actives.get(key).is_some_and(|it| matches!(it.phase, Phase::Pausing)) {
+            self.ready.insert(key.clone());
+        }
+    }
+
+    pub(super) fn arm(&mut self, cx: &mut Cx<'_, R>) {
         self.due.arm(cx.fx);
         self.pager.arm(cx);
         self.explainer.arm(cx);
     }
 
-    pub(super) fn on_tick(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn on_tick(&mut self, cx: &mut Cx<'_, R>) {
         for alarm in self.due.take(cx.now) {
             match alarm {
                 Alarm::Key(key) if self.actives.contains_key(&key) => {
@@ -174,7 +233,7 @@ impl Machine {
                 }
                 Alarm::Key(_) => {}
                 Alarm::Expire(key) => {
-                    let expire = Message::About { id: 0, key, body: Body::Expire };
+                    let expire = Message::About { id: 0, key, body: About::Expire };
                     cx.fx.send_now(cx.replicas.me(), expire);
                 }
             }
@@ -182,34 +241,33 @@ impl Machine {
     }
 
     /// Begins the next phases of keys that changed. Commands of one turn are one proposal.
-    pub(super) fn on_turn(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         while let Some(key) = self.ready.pop_first() {
-            if self.actives.get(&key).is_some_and(Active::is_idle) {
+            let may_go_on = |it: &Active<R>| matches!(it.phase, Phase::Idle | Phase::Pausing);
+            if self.actives.get(&key).is_some_and(may_go_on) {
                 cx.about(key.shard());
                 self.with(cx, &key, Machine::advance);
             }
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    /// Begins the next phase.
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_, R>, active: &mut Active<R>) {
+        active.phase = Phase::Idle;
+        active.wake_at = Nanos::MAX;
+        R::advance(self, cx, active);
+    }
+
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
         self.actives.is_empty() && self.pager.is_idle() && self.explainer.is_idle()
     }
 
-    pub(super) fn stats(&self, stats: &mut Stats) {
+    pub fn stats(&self, stats: &mut Stats) {
         stats.add("operations_in_progress", self.ops as u64);
         stats.add("recovering_keys", self.recovering.len() as u64);
-        self.pager.stats(stats);
-        stats.add("caspaxos_proposals", self.counters.proposals);
-        stats.add("caspaxos_direct", self.counters.direct);
-        stats.add("caspaxos_helped", self.counters.helped);
-        stats.add("caspaxos_duels", self.counters.duels);
         stats.add("expired_keys", self.counters.expired);
+        self.pager.stats(stats);
+        self.rules.stats(&self.counters, stats);
     }
-}
-
-/// True for a forgotten register. A node that is no replica has forgotten no register.
-pub(super) fn is_lost(cx: &Cx<'_>, key: &Key) -> bool {
-    cx.replicas.set.has_me()
-        && matches!(cx.cache.get(key), CachedRegister::Lost)
-        && !mutation::is(Mutation::NoRecovery)
 }

@@ -3,9 +3,9 @@
 use base::{Millis, Nanos};
 use types::{Key, Outcome};
 
-use super::active::{Active, Phase};
-use super::machine::{Alarm, Cx, Machine};
-use crate::protocol::{Protocol, Request};
+use super::active::{Active, Phase, Round};
+use super::machine::{Alarm, Cx, Machine, Rules};
+use crate::protocol::Request;
 use crate::toolkit::operation::{Operation, end_proposed, end_queued};
 use crate::toolkit::state::State;
 
@@ -16,10 +16,10 @@ const EXPIRIES_MAX: usize = 65_536;
 /// How long after its deadline a key expires without a client.
 const SLACK: Nanos = Nanos::from_millis(20);
 
-impl Machine {
-    pub(super) fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
+impl<R: Rules> Machine<R> {
+    pub(super) fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request) {
         let Request { tag, key, command, asked_at, .. } = request;
-        let name = super::CasPaxos::NAME;
+        let name = self.rules.name();
         if command.once.is_some() {
             return cx.fx.reply(tag, Outcome::NoRetries(name));
         }
@@ -36,13 +36,13 @@ impl Machine {
     }
 
     /// The time of this key may be over.
-    pub(super) fn on_expire(&mut self, cx: &mut Cx<'_>, key: &Key) {
+    pub(super) fn on_expire(&mut self, cx: &mut Cx<'_, R>, key: &Key) {
         let until = cx.now + self.env.request_timeout;
         self.with(cx, key, |_, _, active| active.look_until = Some(until));
     }
 
-    /// This node's attempt set a deadline: asks a quorum once it is over.
-    pub(super) fn schedule_expiry(&mut self, cx: &Cx<'_>, key: &Key, state: &State) {
+    /// This node's attempt is done. If it set a deadline, asks a quorum once that is over.
+    pub fn schedule_expiry(&mut self, cx: &Cx<'_, R>, key: &Key, state: &State) {
         if let Some(expiry) = state.expiry.filter(|expiry| expiry.id.op == state.op) {
             let rest = expiry.ends.0.saturating_sub(cx.unix.0);
             self.expire_later(cx, key, Some(Millis(rest)));
@@ -50,7 +50,7 @@ impl Machine {
     }
 
     /// Asks a quorum after this rest.
-    pub(super) fn expire_later(&mut self, cx: &Cx<'_>, key: &Key, rest: Option<Millis>) {
+    pub(super) fn expire_later(&mut self, cx: &Cx<'_, R>, key: &Key, rest: Option<Millis>) {
         // A deadline centuries away expires on access.
         let Some(rest) = rest.and_then(|rest| rest.0.checked_mul(1_000_000)) else { return };
         if self.due.len() < EXPIRIES_MAX {
@@ -59,33 +59,41 @@ impl Machine {
     }
 
     /// Ends operations whose time is over.
-    pub(super) fn end_overdue(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+    pub(super) fn end_overdue(&mut self, cx: &mut Cx<'_, R>, active: &mut Active<R>) {
         if cx.now < active.deadline {
             return;
         }
         // Every attempt that contained these is dead.
         let mut is_overdue = end_queued(cx, &mut active.queue);
-        if let Some(tried) = &mut active.tried {
-            is_overdue |= end_proposed(cx, &mut tried.attempt.ops);
+        if let Some(attempt) = &mut active.attempt {
+            is_overdue |= end_proposed(cx, &mut attempt.ops);
+        }
+        if let Phase::Asking(round) = &mut active.phase
+            && let Some(ops) = round.ops_mut()
+        {
+            is_overdue |= end_proposed(cx, ops);
         }
         if is_overdue {
             let silent = cx.replicas.others().filter(|&node| active.lacks(cx.replicas, node));
             cx.fx.suspects.extend(silent);
         }
-        let proposed = active.tried.iter().flat_map(|it| &it.attempt.ops);
-        let operations = active.queue.iter().chain(proposed.map(|(operation, _)| operation));
-        let deadlines = operations.map(|operation| operation.deadline);
+        let proposed = active.proposed().map(|(operation, _)| operation);
+        let deadlines = active.queue.iter().chain(proposed).map(|operation| operation.deadline);
         active.deadline = deadlines.min().unwrap_or(Nanos::MAX);
     }
 
     /// Gives up the work that no client waits for any more. Others finish it.
-    pub(super) fn give_up(&mut self, cx: &Cx<'_>, active: &mut Active) {
+    pub(super) fn give_up(&mut self, cx: &Cx<'_, R>, active: &mut Active<R>) {
         if active.look_until.is_some_and(|until| until <= cx.now) {
             (active.look_until, active.voted) = (None, None);
         }
-        active.tried.take_if(|it| it.attempt.ops.is_empty() && it.attempt.deadline <= cx.now);
+        active.attempt.take_if(|it| it.ops.is_empty() && it.deadline <= cx.now);
         active.voted = active.voted.filter(|_| active.look_until.is_some());
-        if !active.is_wanted() {
+        let is_done = match &mut active.phase {
+            Phase::Asking(round) => round.ops_mut().map(|ops| ops.is_empty()),
+            _ => None,
+        };
+        if is_done.unwrap_or(!active.is_wanted()) {
             active.phase = Phase::Idle;
         }
     }
