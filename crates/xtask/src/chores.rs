@@ -170,11 +170,11 @@ fn checks(report: &mut Report) -> Result<()> {
     report.step("tidy, edges, licences", |_| check_repository())?;
     report.step("cargo clippy", |_| finish(&mut clippy(&["--all-targets", MISTAKES])))?;
     report.step("cargo clippy, the product", |_| finish(&mut clippy(&["--lib", "--bins"])))?;
-    let programs = report.step("build tests", |_| programs::build(cargo_test()))?;
-    report.step("tests", |report| report.tests(programs, &TIMED))?;
+    let mut programs = report.step("build tests", |_| programs::build(cargo_test()))?;
+    programs.extend(suites::short(&target().join("debug/palimpsest"))?);
+    report.step("tests, suites", |report| report.tests(programs))?;
     report.step("porcupine", |_| compare_with_porcupine())?;
     report.step("random commands, compared with redis-server", |_| compare_with_redis())?;
-    suites::short(report, &target().join("debug/palimpsest"))?;
     for Simulation { protocol, faults, seeds, ops } in SIMULATIONS {
         let how = ["--protocol", protocol, "--faults", faults, "--seeds", seeds, "--ops", ops];
         report.check(&format!("palimpsest sim --seed 1 {}", how.join(" ")), || {
@@ -265,9 +265,6 @@ fn mutants(arguments: &[OsString]) -> Result<()> {
 /// Tests have the deliberate mistakes compiled in, all switched off but where a test names one.
 /// One build is enough for all of them.
 const MISTAKES: &str = "--features=mutations";
-
-/// Programs print the time of each test.
-const TIMED: [&str; 2] = ["-Zunstable-options", "--report-time"];
 
 /// Every test program. Clippy compiles examples and benches; there are no documentation tests.
 fn cargo_test() -> Command {

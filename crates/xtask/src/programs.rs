@@ -1,17 +1,19 @@
 //! Test programs: cargo builds them, and as many as there are cores run at a time.
 //!
-//! Many tests wait for timeouts of nodes; side by side they leave no core idle.
+//! Some wait for timeouts of nodes most of their time. They run one after the other beside those.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// Programs that wait most of their time. They start first, and others run beside them.
+/// Test programs that wait most of their time.
 const WAITING: &[&str] = &["process", "nodes"];
 
 /// A test program as cargo has built it.
@@ -22,13 +24,38 @@ pub struct Program {
     pub file: PathBuf,
     /// Tests find their files from here.
     pub folder: PathBuf,
+    pub arguments: Vec<OsString>,
+    pub variables: Vec<(&'static str, OsString)>,
+    pub counting: Counting,
 }
+
+impl Program {
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.file);
+        command.current_dir(&self.folder).args(&self.arguments);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// Where a program says how many tests passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// In the lines of cargo's test harness.
+    Harness,
+    /// In its last line `N passed, N failed`.
+    ClosingLine,
+}
+
+/// Programs print the time of each test.
+const TIMED: [&str; 2] = ["-Zunstable-options", "--report-time"];
 
 /// The lines that a program printed, and whether it succeeded.
 pub struct Ended {
     pub program: Program,
     pub lines: Vec<String>,
     pub is_success: bool,
+    pub seconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -77,45 +104,56 @@ fn program_of(message: &str) -> Option<Program> {
     let is_own = kind.iter().any(|kind| kind == "test");
     let source = src_path.strip_prefix(&folder).unwrap_or(&src_path).display().to_string();
     let part = if is_own { source.as_str() } else { "unit tests" };
-    Some(Program { name: format!("{name} ({part})"), file, folder })
+    // As cargo would start it, allowed to report the times of its tests.
+    let variables =
+        vec![("CARGO_MANIFEST_DIR", folder.clone().into()), ("RUSTC_BOOTSTRAP", "1".into())];
+    Some(Program {
+        name: format!("{name} ({part})"),
+        file,
+        folder,
+        arguments: TIMED.map(OsString::from).into(),
+        variables,
+        counting: Counting::Harness,
+    })
 }
 
-/// Runs all programs with these arguments and hands each over as it ends.
+/// Runs all programs and hands each over as it ends.
 ///
 /// # Errors
 /// When a program does not start.
-pub fn run(
-    programs: Vec<Program>,
-    arguments: &[&str],
-    ended: impl FnMut(Ended) + Send,
-) -> Result<()> {
-    let lanes = std::thread::available_parallelism().map_or(1, usize::from);
+pub fn run(programs: Vec<Program>, ended: impl FnMut(Ended) + Send) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (waiting, busy): (Vec<_>, Vec<_>) = programs.into_iter().partition(is_waiting);
-    let queue: Mutex<VecDeque<Program>> = Mutex::new(waiting.into_iter().chain(busy).collect());
-    let ended = Mutex::new(ended);
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let work = || -> Result<()> {
-        while let Some(program) = next() {
-            let result = run_one(program, arguments)?;
+    let queue = |programs: Vec<Program>| Mutex::new(VecDeque::from(programs));
+    let (waiting, busy, ended) = (queue(waiting), queue(busy), Mutex::new(ended));
+    let next = |queue: &Mutex<VecDeque<Program>>| {
+        queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    };
+    let work = |queues: &[&Mutex<VecDeque<Program>>]| -> Result<()> {
+        while let Some(program) = queues.iter().find_map(|queue| next(queue)) {
+            let result = run_one(program)?;
             ended.lock().unwrap_or_else(PoisonError::into_inner)(result);
         }
         Ok(())
     };
     std::thread::scope(|scope| {
-        let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(work)).collect();
+        let mut lanes = vec![scope.spawn(|| work(&[&waiting]))];
+        lanes.extend((0..cores).map(|_| scope.spawn(|| work(&[&busy, &waiting]))));
         lanes.into_iter().try_for_each(|lane| lane.join().expect("a lane returns its errors"))
     })
 }
 
 fn is_waiting(program: &Program) -> bool {
-    WAITING.iter().any(|name| program.name.starts_with(&format!("{name} (tests/")))
+    program.counting == Counting::ClosingLine
+        || WAITING.iter().any(|name| program.name.starts_with(&format!("{name} (tests/")))
 }
 
-fn run_one(program: Program, arguments: &[&str]) -> Result<Ended> {
+fn run_one(program: Program) -> Result<Ended> {
+    let start = Instant::now();
     // One pipe keeps the lines of both outputs in order.
     let (reader, writer) = std::io::pipe().context("a pipe")?;
-    let mut command = command(&program.file, &program.folder);
-    command.args(arguments).stdout(writer.try_clone().context("a pipe")?).stderr(writer);
+    let mut command = program.command();
+    command.stdout(writer.try_clone().context("a pipe")?).stderr(writer);
     let mut child = command.spawn().with_context(|| program.file.display().to_string())?;
     // Drops this process' copies of the writing end.
     drop(command);
@@ -125,14 +163,20 @@ fn run_one(program: Program, arguments: &[&str]) -> Result<Ended> {
         lines.push(String::from_utf8_lossy(&line).into_owned());
     }
     let is_success = child.wait().context("a test")?.success();
-    Ok(Ended { program, lines, is_success })
+    Ok(Ended { program, lines, is_success, seconds: start.elapsed().as_secs_f64() })
 }
 
-/// The program as cargo would start it, allowed to report the times of its tests.
-fn command(file: &Path, folder: &Path) -> Command {
-    let mut command = Command::new(file);
-    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder).env("RUSTC_BOOTSTRAP", "1");
-    command
+/// A shell script as a test program.
+#[cfg(test)]
+pub(crate) fn script(name: &str, text: &str) -> Program {
+    Program {
+        name: name.to_owned(),
+        file: "/bin/sh".into(),
+        folder: std::env::temp_dir(),
+        arguments: vec!["-c".into(), text.into()],
+        variables: Vec::new(),
+        counting: Counting::Harness,
+    }
 }
 
 #[cfg(test)]
@@ -160,15 +204,10 @@ mod tests {
 
     #[test]
     fn every_program_ends_once_with_its_lines() {
-        let script = |name: &str| Program {
-            name: name.to_owned(),
-            file: "/bin/sh".into(),
-            folder: std::env::temp_dir(),
-        };
+        let shell = |name: &str| script(name, "echo out; echo err >&2; exit 3");
         let names = ["a", "b", "c", "nodes (tests/nodes/main.rs)"];
         let (mut seen, mut failed) = (Vec::new(), 0);
-        let arguments = ["-c", "echo out; echo err >&2; exit 3"];
-        run(names.map(script).into(), &arguments, |ended| {
+        run(names.map(shell).into(), |ended| {
             assert_eq!(ended.lines, ["out", "err"]);
             failed += usize::from(!ended.is_success);
             seen.push(ended.program.name);
@@ -180,8 +219,7 @@ mod tests {
 
     #[test]
     fn missing_program_is_an_error() {
-        let program =
-            Program { name: "a".into(), file: "/none".into(), folder: std::env::temp_dir() };
-        assert!(run(vec![program], &[], |_| {}).is_err());
+        let program = Program { file: "/none".into(), ..script("a", "") };
+        assert!(run(vec![program], |_| {}).is_err());
     }
 }

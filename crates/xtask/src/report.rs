@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::programs::{self, Ended, Program};
+use crate::programs::{self, Counting, Ended, Program};
 
 /// Rows of each table of slowest programs or tests.
 const ROWS_MAX: usize = 15;
@@ -100,29 +100,43 @@ impl Report {
     ///
     /// # Errors
     /// When a program does not start, or none runs a test.
-    pub fn tests(&mut self, programs: Vec<Program>, arguments: &[&str]) -> Result<()> {
+    pub fn tests(&mut self, programs: Vec<Program>) -> Result<()> {
         let before = self.counts;
-        programs::run(programs, arguments, |ended| self.take(&ended))?;
+        programs::run(programs, |ended| self.take(&ended))?;
         ensure!(self.counts != before, "no test ran");
         Ok(())
     }
 
     fn take(&mut self, ended: &Ended) {
-        let Ended { program: Program { name, .. }, lines, is_success } = ended;
+        let Ended { program: Program { name, counting, .. }, lines, is_success, seconds } = ended;
         println!("\n     Running {name}");
+        if *counting == Counting::ClosingLine {
+            lines.iter().for_each(|line| println!("{line}"));
+            return self.take_closed(name, ended);
+        }
         let mut failed = 0;
         for line in lines {
             println!("{line}");
-            if let Some((result, seconds)) = parse_result(line) {
+            if let Some(result) = parse_result(line) {
                 failed += result.failed;
                 self.count(result);
-                self.programs.push(Timed { name: name.clone(), seconds });
             } else if let Some((test, seconds)) = parse_test(line) {
                 self.tests.push(Timed { name: format!("{name}: {test}"), seconds });
             }
         }
+        self.programs.push(Timed { name: name.clone(), seconds: *seconds });
         if !is_success && failed == 0 {
             println!("FAILED: {name} ended before its tests did");
+            self.count(Counts { passed: 0, failed: 1 });
+        }
+    }
+
+    fn take_closed(&mut self, name: &str, ended: &Ended) {
+        self.programs.push(Timed { name: name.to_owned(), seconds: ended.seconds });
+        let counts = parse_closing_line(&ended.lines.join("\n")).unwrap_or_default();
+        self.count(counts);
+        if counts == Counts::default() || !ended.is_success && counts.failed == 0 {
+            println!("FAILED: {name} ended without its counts");
             self.count(Counts { passed: 0, failed: 1 });
         }
     }
@@ -196,15 +210,13 @@ pub fn announce(name: &str) {
     let _ = std::io::stdout().flush();
 }
 
-/// `test result: ok. 12 passed; 0 failed; …; finished in 0.05s`
-fn parse_result(line: &str) -> Option<(Counts, f64)> {
+/// `test result: ok. 12 passed; 0 failed; …`
+fn parse_result(line: &str) -> Option<Counts> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let mut parts = counts.split("; ");
     let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
     let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
-    let time = parts.find_map(|part| part.strip_prefix("finished in "));
-    let seconds = time.and_then(|it| it.strip_suffix('s')?.parse().ok()).unwrap_or(0.0);
-    Some((Counts { passed, failed }, seconds))
+    Some(Counts { passed, failed })
 }
 
 /// `test module::name ... ok <1.234s>`
@@ -231,13 +243,14 @@ mod tests {
     use anyhow::bail;
 
     use super::*;
+    use crate::programs::script;
 
     #[test]
-    fn counts_and_time_are_read_from_closing_line() {
+    fn counts_are_read_from_result_line() {
         let line = "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out";
-        assert_eq!(parse_result(line), Some((Counts { passed: 12, failed: 0 }, 0.0)));
+        assert_eq!(parse_result(line), Some(Counts { passed: 12, failed: 0 }));
         let line = "test result: FAILED. 1 passed; 2 failed; 0 ignored; finished in 1.50s";
-        assert_eq!(parse_result(line), Some((Counts { passed: 1, failed: 2 }, 1.5)));
+        assert_eq!(parse_result(line), Some(Counts { passed: 1, failed: 2 }));
         assert_eq!(parse_result("test a::b ... ok"), None);
     }
 
@@ -279,28 +292,42 @@ mod tests {
         assert!(report.close(Err(anyhow::anyhow!("stopped"))).is_err());
     }
 
-    fn program() -> Vec<Program> {
-        let name = "base (unit tests)".to_owned();
-        vec![Program { name, file: "/bin/sh".into(), folder: std::env::temp_dir() }]
+    fn report_of(program: Program) -> (Report, Result<()>) {
+        let mut report = Report::default();
+        let ran = report.tests(vec![program]);
+        (report, ran)
     }
 
     #[test]
     fn programs_and_tests_are_counted() {
-        let script = "printf 'test a ... ok <2.000s>\\n'; \
-                      printf 'test result: FAILED. 1 passed; 1 failed; finished in 2.50s\\n'; exit 101";
-        let mut report = Report::default();
-        report.tests(program(), &["-c", script]).expect("a failed test is counted, not an error");
+        let text = "printf 'test a ... ok <2.000s>\\n'; \
+                    printf 'test result: FAILED. 1 passed; 1 failed; 0 ignored\\n'; exit 101";
+        let (report, ran) = report_of(script("base (unit tests)", text));
+        ran.expect("a failed test is counted, not an error");
         assert_eq!(report.counts, Counts { passed: 1, failed: 1 });
         let tables = report.tables();
-        assert!(tables.contains("     2.5  base (unit tests)"), "{tables}");
+        assert!(tables.contains("  base (unit tests)\n"), "{tables}");
         assert!(tables.contains("     2.0  base (unit tests): a"), "{tables}");
     }
 
     #[test]
     fn program_that_ends_early_fails_the_run() {
-        let mut report = Report::default();
-        report.tests(program(), &["-c", "exit 101"]).expect("it started");
+        let (report, ran) = report_of(script("a", "exit 101"));
+        ran.expect("it started");
         assert_eq!(report.counts, Counts { passed: 0, failed: 1 });
-        assert!(Report::default().tests(program(), &["-c", "exit 0"]).is_err());
+        assert!(report_of(script("a", "exit 0")).1.is_err());
+    }
+
+    #[test]
+    fn suites_are_counted_by_their_last_line() {
+        let counts = |text| {
+            let program = Program { counting: Counting::ClosingLine, ..script("a", text) };
+            report_of(program).0.counts
+        };
+        let some = counts("echo 1 passed, 0 failed; echo 3 passed, 1 failed; exit 1");
+        assert_eq!(some, Counts { passed: 3, failed: 1 });
+        for text in ["true", "echo 0 passed, 0 failed", "echo 1 passed, 0 failed; exit 1"] {
+            assert_eq!(counts(text).failed, 1, "{text}");
+        }
     }
 }

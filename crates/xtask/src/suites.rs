@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::programs::{Counting, Program};
 use crate::report::{Counts, Report, parse_closing_line};
 use crate::{root, run, target};
 
@@ -46,12 +47,12 @@ pub fn suites(mut cargo: Command, arguments: &Arguments) -> Result<()> {
     report.close(outcome)
 }
 
-/// Runs the short form with a binary that is already built.
+/// The short forms, of a binary that is already built.
 ///
 /// # Errors
-/// When a suite cannot be run.
-pub fn short(report: &mut Report, binary: &Path) -> Result<()> {
-    run_all(report, binary, true, &[])
+/// When a suite's folder cannot be made.
+pub fn short(binary: &Path) -> Result<Vec<Program>> {
+    SHORT.iter().map(|name| program(binary, name, true)).collect()
 }
 
 fn run_all(report: &mut Report, binary: &Path, short: bool, names: &[String]) -> Result<()> {
@@ -88,15 +89,26 @@ fn names_in(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Runs one suite and returns the counts of its last line.
-fn suite(binary: &Path, name: &str, short: bool) -> Result<Counts> {
+/// One suite as a program that counts its own tests.
+fn program(binary: &Path, name: &str, short: bool) -> Result<Program> {
     let files = target().join("suites").join(name);
     std::fs::create_dir_all(&files).with_context(|| files.display().to_string())?;
-    let mut command = Command::new(python());
-    command.arg(root().join(FOLDER).join(name).with_extension("py"));
-    command.args(short.then_some("--short")).current_dir(root());
-    command.env("PALIMPSEST_BIN", binary).env("SUITE_DIR", &files);
-    counted(command)
+    let script = root().join(FOLDER).join(name).with_extension("py");
+    let mut arguments = vec![script.into_os_string()];
+    arguments.extend(short.then(|| "--short".into()));
+    Ok(Program {
+        name: format!("suite {name}"),
+        file: python(),
+        folder: root(),
+        arguments,
+        variables: vec![("PALIMPSEST_BIN", binary.into()), ("SUITE_DIR", files.into())],
+        counting: Counting::ClosingLine,
+    })
+}
+
+/// Runs one suite and returns the counts of its last line.
+fn suite(binary: &Path, name: &str, short: bool) -> Result<Counts> {
+    counted(program(binary, name, short)?.command())
 }
 
 /// Passes a program's output on and reads its counts.
