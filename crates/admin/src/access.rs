@@ -1,4 +1,4 @@
-//! Which request may read which page.
+//! Which request may read which page, or give orders.
 
 use std::net::IpAddr;
 
@@ -23,6 +23,8 @@ pub(crate) enum Page {
     Metrics,
     /// Dashboard and API.
     Console,
+    /// Orders, which change data.
+    Orders,
 }
 
 impl Access {
@@ -43,6 +45,7 @@ impl Access {
                 let is_known = has(&self.password) | has(&self.metrics_password);
                 is_open || is_excepted || is_known
             }
+            Page::Orders => self.password.is_none() || has(&self.password),
             Page::Console => {
                 self.password.is_none() || self.listens_on_loopback || has(&self.password)
             }
@@ -155,7 +158,12 @@ mod tests {
         assert!(access.admits(Page::Console, remote, Some(b"sesame")));
         assert!(access.admits(Page::Health, remote, None));
         let local = Access { listens_on_loopback: true, ..access };
-        assert!(local.admits(Page::Console, LOCAL.parse().expect("it is an address"), None));
+        let here = LOCAL.parse().expect("it is an address");
+        assert!(local.admits(Page::Console, here, None));
+        assert!(!local.admits(Page::Orders, here, None), "orders need it on this machine, too");
+        assert!(!local.admits(Page::Orders, here, Some(b"scrape")));
+        assert!(local.admits(Page::Orders, here, Some(b"sesame")));
+        assert!(Access { password: None, ..local }.admits(Page::Orders, here, None));
     }
 
     #[test]

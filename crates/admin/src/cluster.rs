@@ -8,6 +8,8 @@ use node::summary::{NodeState, Summary};
 use serde::{Deserialize, Serialize};
 use types::NodeId;
 
+use crate::group::{self, Group};
+
 /// The cluster as one node sees it. Fields are only ever added; `null` means unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
@@ -30,6 +32,9 @@ pub struct Cluster {
     pub warnings: Vec<String>,
     /// Sorted by id.
     pub nodes: Vec<NodeView>,
+    /// Configured groups as the asked node knows them, sorted by database.
+    #[serde(default)]
+    pub groups: Vec<Group>,
 }
 
 /// A member. Of one that is down, everything below `last_seen` is as it was heard last.
@@ -91,7 +96,9 @@ impl Cluster {
         let nodes = facts.cluster().into_iter().map(|member| NodeView::of(member, now));
         let nodes = nodes.map(settings).collect();
         let level = status.level.map(|level| level.0);
-        Cluster { feature_level: level, ..Cluster::judged(status.cluster, status.id.0, nodes) }
+        let groups = Group::all(facts, &status);
+        let cluster = Cluster::judged(status.cluster, status.id.0, nodes);
+        Cluster { feature_level: level, ..cluster }.with_groups(groups)
     }
 
     /// The cluster of these nodes, with the conclusions drawn from them.
@@ -110,7 +117,15 @@ impl Cluster {
             tolerates: ready.saturating_sub(quorum),
             warnings: warnings(&nodes),
             nodes,
+            groups: Vec::new(),
         }
+    }
+
+    /// The same with these groups, and warnings about them.
+    #[must_use]
+    pub fn with_groups(mut self, groups: Vec<Group>) -> Cluster {
+        self.warnings.extend(group::warnings(&groups));
+        Cluster { groups, ..self }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Floor 5: health, metrics, status and a dashboard over HTTP.
 //!
-//! Everything is read-only and runs on a thread of its own, never on a worker. `/livez` tells that
-//! the process and its workers turn, `/readyz` that a quorum can serve; they are different
-//! questions with different answers.
+//! Everything but the order about a lost group is read-only. All of it runs on a thread of its own,
+//! never on a worker. `/livez` tells that the process and its workers turn, `/readyz` that a quorum
+//! can serve; they are different questions with different answers.
 
 // Output goes through `tracing`: a print panics if its stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -10,6 +10,7 @@
 mod access;
 pub mod cluster;
 mod events;
+pub mod group;
 mod health;
 mod inspect;
 mod liveness;

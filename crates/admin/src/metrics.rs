@@ -12,11 +12,13 @@ mod writer;
 use std::fmt::Error;
 
 use node::config::NodeConfig;
+use node::group_view::{GroupState, GroupView, role_name};
 use node::status::{CommandFacts, CommandReading, DatabaseFigures, Facts, Measures, NodeStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use types::Role;
 
 pub(crate) use format::Format;
 
@@ -68,6 +70,7 @@ impl Collector for Snapshot {
         self.clients(&mut writer)?;
         self.commands(&mut writer)?;
         self.databases(&mut writer)?;
+        self.groups(&mut writer)?;
         self.storage(&mut writer)?;
         self.counters(&mut writer)?;
         process::write(&mut writer)
@@ -206,6 +209,44 @@ impl Snapshot {
         writer.each(Kind::Gauge, plain("palimpsest_expiring_keys", help), expiring)?;
         let help = "Bytes of the keys and values that this node's replica holds, about";
         writer.each(Kind::Gauge, bytes("palimpsest_data", help), each(|one| one.bytes))
+    }
+
+    fn groups(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let of = |group: &GroupView| label("database", group.database);
+        let each = |figure: fn(&GroupView) -> u64| {
+            self.status.groups.iter().map(move |group| (of(group), figure(group).into()))
+        };
+        let help = "Epoch of the last active configuration of the database's group";
+        let epochs = each(|group| u64::from(group.epoch.0));
+        writer.each(Kind::Gauge, plain("palimpsest_group_epoch", help), epochs)?;
+        let help = "Members that the database's group wants";
+        let wanted = each(|group| group.wanted as u64);
+        writer.each(Kind::Gauge, plain("palimpsest_group_members_wanted", help), wanted)?;
+        let help =
+            "Members of the last active configuration: full ones, and shadows that still copy";
+        let members = self.status.groups.iter().flat_map(|group| {
+            [Role::Full, Role::Shadow].map(|role| {
+                let mut labels = of(group);
+                labels.push(("role", role_name(role).to_owned()));
+                (labels, group.with_role(role).count().into())
+            })
+        });
+        writer.each(Kind::Gauge, plain("palimpsest_group_members", help), members)?;
+        let help = "1 for the state of the database's group, as /api/v1/status says";
+        let states = self.status.groups.iter().flat_map(|group| {
+            GroupState::ALL.map(|state| {
+                let mut labels = of(group);
+                labels.push(("state", state.name().to_owned()));
+                (labels, (group.state == state).into())
+            })
+        });
+        writer.each(Kind::Gauge, plain("palimpsest_group_state", help), states)?;
+        let help = "1 if this node is a full member of the database's group";
+        let full = each(|group| u64::from(group.role == Some(Role::Full)));
+        writer.each(Kind::Gauge, plain("palimpsest_group_full", help), full)?;
+        let help = "1 if this node holds a lease and reads locally";
+        let leases = each(|group| u64::from(group.has_lease));
+        writer.each(Kind::Gauge, plain("palimpsest_group_lease", help), leases)
     }
 
     fn storage(&self, writer: &mut Writer<'_>) -> Result<(), Error> {

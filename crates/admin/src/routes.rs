@@ -8,13 +8,14 @@ use axum::extract::{ConnectInfo, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use node::status::{CommandFacts, Facts, PasswordPort};
 use serde::Deserialize;
 
 use crate::access::{Access, Page, password_in};
 use crate::cluster::Cluster;
 use crate::events::Events;
+use crate::group::{Order, OrderOutcome, Refused};
 use crate::health;
 use crate::inspect::{self, Question};
 use crate::liveness::Liveness;
@@ -55,7 +56,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/cluster", get(cluster))
         .route("/api/v1/key", get(key));
     let console = guarded(console, &shared, Page::Console);
-    health.merge(metrics).merge(console).with_state(shared)
+    let orders = guarded(Router::new().route("/api/v1/group", post(order)), &shared, Page::Orders);
+    health.merge(metrics).merge(console).merge(orders).with_state(shared)
 }
 
 /// Lets requests through that may read pages of this kind.
@@ -83,7 +85,7 @@ async fn guard(shared: Arc<Shared>, page: Page, request: Request, next: Next) ->
 fn refuse(page: Page) -> Response {
     let text = match page {
         Page::Metrics => "the metrics password or the clients' password is needed\n",
-        Page::Health | Page::Console => "the clients' password is needed\n",
+        Page::Health | Page::Console | Page::Orders => "the clients' password is needed\n",
     };
     let ask = [(header::WWW_AUTHENTICATE, "Basic realm=\"palimpsest\", charset=\"UTF-8\"")];
     (StatusCode::UNAUTHORIZED, ask, text).into_response()
@@ -140,6 +142,19 @@ async fn key(State(shared): Node, Query(question): Query<Question>) -> Response 
         Ok(answer) => axum::Json(answer).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
+}
+
+/// Orders are JSON by their content type: no form of another site's page can send one.
+async fn order(State(shared): Node, axum::Json(order): axum::Json<Order>) -> Response {
+    let given = tokio::task::spawn_blocking(move || order.give(&*shared.facts)).await;
+    let (code, outcome) = match given {
+        Ok(Ok(epoch)) => (StatusCode::OK, Ok(epoch.0)),
+        Ok(Err(Refused::Malformed(why))) => (StatusCode::BAD_REQUEST, Err(why)),
+        Ok(Err(Refused::NotNow(why))) => (StatusCode::CONFLICT, Err(why)),
+        Err(_) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    };
+    let outcome = OrderOutcome { epoch: outcome.clone().ok(), error: outcome.err() };
+    (code, axum::Json(outcome)).into_response()
 }
 
 async fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {

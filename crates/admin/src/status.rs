@@ -8,6 +8,7 @@ use node::status::{Facts, Measures, NodeStatus, Phase};
 use serde::Serialize;
 use storage::usage::usage;
 
+use crate::group::Group;
 use crate::health;
 
 /// `/api/v1/status`.
@@ -101,6 +102,10 @@ pub(crate) struct Database {
     pub index: u8,
     pub protocol: &'static str,
     pub durability: String,
+    /// Members that its group wants as configured; absent: all nodes, or no group.
+    pub replicas: Option<u8>,
+    /// Absent for protocols without one.
+    pub group: Option<Group>,
     /// About; absent until they were counted.
     pub keys: Option<u64>,
     pub expiring: Option<u64>,
@@ -121,10 +126,13 @@ impl Status {
         let quorum = status.members.len() / 2 + 1;
         let databases = facts.config().databases.iter().map(|one| {
             let figures = status.databases.iter().find(|figures| figures.index == one.database.0);
+            let group = status.groups.iter().find(|group| group.database == one.database);
             Database {
                 index: one.database.0,
                 protocol: one.protocol,
                 durability: one.durability.to_string(),
+                replicas: one.replicas,
+                group: group.map(|group| Group::of(group, one.protocol)),
                 keys: figures.map(|figures| figures.keys),
                 expiring: figures.map(|figures| figures.expiring),
                 bytes: figures.map(|figures| figures.bytes),

@@ -18,6 +18,8 @@ use protocols::{GroupEvent, GroupReport};
 use types::limits::DATABASES;
 use types::{Database, Epoch, ImageId, Incarnation, NodeId};
 
+use crate::group_view::GroupView;
+
 /// The lease words of a node, one per database.
 #[derive(Debug, Default)]
 pub struct LeaseWords {
@@ -106,6 +108,17 @@ impl Groups {
     #[must_use]
     pub fn status(&self, group: Database) -> Option<GroupStatus> {
         self.service.status(group)
+    }
+
+    /// All groups, for people. Leases are left out.
+    #[must_use]
+    pub fn views(&self) -> Vec<GroupView> {
+        let settings = self.service.settings();
+        let view = |group: &membership::GroupSettings| {
+            let wanted = group.replicas.min(settings.servers.len());
+            Some(GroupView::of(group.group, wanted, &self.service.status(group.group)?))
+        };
+        settings.groups.iter().filter_map(view).collect()
     }
 
     /// When [`Groups::on_time`] is due.

@@ -13,6 +13,7 @@ mod engine;
 pub mod events;
 pub mod formation;
 pub mod frame_payload;
+pub mod group_view;
 pub mod groups;
 pub mod long_runs;
 pub mod node;

@@ -315,6 +315,7 @@ fn start(
     let mut formation = open_identity(&config, &mut dir)?;
     let media = open_media(&config, &mut dir, &mut formation, &workers)?;
     let membership = Membership {
+        groups: Vec::new(),
         durable: formation.durable().clone(),
         cluster: formation.cluster(),
         phase: Phase::Forming { waiting_for: formation.waiting_for() },

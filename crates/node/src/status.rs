@@ -10,11 +10,12 @@ use base::histogram::Histogram;
 use base::{Millis, Nanos};
 use protocols::Stats;
 use types::features::FeatureLevel;
-use types::{AmnesiaCount, Incarnation, NodeId};
+use types::{AmnesiaCount, Epoch, Incarnation, NodeId};
 
 use crate::client_settings::ClientSettings;
 use crate::config::{Durability, NodeConfig};
 pub use crate::events::{Level, NodeEvent};
+use crate::group_view::{GroupOrder, GroupView};
 use crate::settings::Agreed;
 use crate::summary::Summary;
 
@@ -65,6 +66,14 @@ pub trait Facts: Send + Sync {
 
     /// Settings of client connections.
     fn client_settings(&self) -> &ClientSettings;
+
+    /// Hands an operator's order to the membership service, and waits for the epoch that it begins.
+    ///
+    /// # Errors
+    /// Why the order was refused, in words.
+    fn order_group(&self, _order: GroupOrder) -> Result<Epoch, String> {
+        Err("this node has no groups".to_owned())
+    }
 
     /// Lets every session take a step soon
     /// ([`Session::on_timer`](crate::session::Session::on_timer)), because something outside of it
@@ -155,6 +164,8 @@ pub struct NodeStatus {
     pub stats: Stats,
     /// Sorted by index; a database is missing until its keys were counted.
     pub databases: Vec<DatabaseFigures>,
+    /// Configured groups, sorted by database.
+    pub groups: Vec<GroupView>,
     /// Since the process started.
     pub up: Millis,
     /// Where clients connect.

@@ -36,6 +36,8 @@ enum Command {
     Serve(Box<config::ServeArgs>),
     /// Show all nodes of the cluster, from the address of one.
     Status(command::status::Args),
+    /// Show the group of a database, or let a group go on that has lost all its data.
+    Group(command::group::Args),
     /// Measure: throughput, other stores, failover, restart, idling, media.
     Bench(command::bench::Args),
     /// Run the deterministic simulator.
@@ -142,6 +144,7 @@ pub fn main() -> ExitCode {
         Command::Dev(args) => command::dev::run(&args),
         Command::Serve(args) => command::serve::run(&args),
         Command::Status(args) => command::status::run(&args),
+        Command::Group(args) => command::group::run(&args),
         Command::Bench(args) => command::bench::run(&args),
         Command::Sim(args) => command::sim::run(&args),
         Command::Verify(args) => command::verify::run(&args),

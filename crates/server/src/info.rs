@@ -5,6 +5,7 @@ mod sections;
 
 use std::fmt::Write;
 
+use node::group_view::{GroupView, role_name};
 use node::session::SessionContext;
 use node::status::{DatabaseFigures, NodeStatus};
 use types::Reply;
@@ -163,9 +164,29 @@ fn palimpsest(text: &mut String, session: &Session, status: &NodeStatus, cx: &Se
             ),
         );
     }
+    status.groups.iter().for_each(|group| self::group(text, group));
     for (name, value) in &status.stats.values {
         line(text, format_args!("{name}:{value}"));
     }
+}
+
+fn group(text: &mut String, group: &GroupView) {
+    let member =
+        |&(node, role): &(types::NodeId, types::Role)| format!("{node}/{}", role_name(role));
+    let members: Vec<String> = group.members.iter().map(member).collect();
+    line(
+        text,
+        format_args!(
+            "group_{}:state={},epoch={},wanted={},members={},role={},lease={}",
+            group.database,
+            group.state.name(),
+            group.epoch,
+            group.wanted,
+            members.join(" "),
+            group.role_name(),
+            u8::from(group.has_lease)
+        ),
+    );
 }
 
 /// The limits that count, and the nodes whose own are smaller than another node's.

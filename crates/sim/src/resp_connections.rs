@@ -353,6 +353,7 @@ impl Facts for SimFacts {
             clients_refused: 0,
             stats: Default::default(),
             databases: Vec::new(),
+            groups: Vec::new(),
             up: Millis(0),
             listen: ADDRESS.parse().expect("it is an address"),
             advertise: ADDRESS.into(),

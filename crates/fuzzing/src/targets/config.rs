@@ -50,7 +50,7 @@ fn seeds() -> Vec<Vec<u8>> {
         "id = 1\nlisten = \"127.0.0.1:7000\"\nworkers = 3\nrequest-timeout = 100\nmax-value-size = 4096\n",
         "id = 2\ncluster = \"1=a:1@2,2=b:1\"\npeer-listen = \"b:10001\"\nadmin-listen = \"[::1]:80\"\n",
         "id = 1\ndurability = \"pmem\"\nprotocol = \"abd\"\ninsecure = true\n\
-         [[database]]\nindex = 1\nprotocol = \"hermes\"\ndurability = \"volatile\"\n[[database]]\nindex = 15\n",
+         [[database]]\nindex = 1\nprotocol = \"hermes\"\nreplicas = 3\n[[database]]\nindex = 15\n",
         "id = 65535\ndata-dir = \"x\"\npassword-file = \"p\"\ncluster-secret-file = \"s\"\n",
     ];
     let lines = [

@@ -11,6 +11,7 @@ mod groups;
 mod in_order;
 mod links;
 mod operator;
+mod orders;
 mod reach;
 mod reports;
 mod watch;
@@ -34,6 +35,7 @@ use types::{AmnesiaCount, Incarnation, NodeId, Positions, Update, Wire};
 use full_disk::{FullDisk, IdentityWrite};
 use in_order::InOrder;
 use links::Conn;
+use orders::Orders;
 use reach::Reach;
 use reports::Reports;
 use watch::{Members, RecoveryWatch};
@@ -135,6 +137,7 @@ pub(crate) struct Control {
     /// From the beginning on, if a database needs it.
     groups: Option<Groups>,
     group_effects: InOrder<GroupEffect>,
+    orders: Orders,
     scratch: Vec<u8>,
 }
 
@@ -200,6 +203,7 @@ impl Control {
             full_disk: FullDisk::default(),
             groups: None,
             group_effects: InOrder::new(),
+            orders: Orders::default(),
             scratch: vec![0; 64 << 10],
         })
     }
@@ -374,6 +378,7 @@ impl Control {
                     groups.on_register(now, (group, token), result, out);
                 })
             }
+            ControlMail::Order { order, answer } => self.on_order(order, answer),
             ControlMail::Slow { event_loop, peer, is_slow } => {
                 self.report_slow(event_loop, peer, is_slow);
                 Ok(())
@@ -637,8 +642,18 @@ impl Control {
         let recovering = self.formation.recovering();
         let refused = self.others().filter_map(|peer| Some((peer, self.formation.refused(peer)?)));
         let (refused, agreed) = (refused.collect(), self.formation.agreed());
-        let membership =
-            Membership { durable, cluster, phase, linked, recovering, refused, agreed, stats };
+        let groups = self.groups.as_ref().map(Groups::views).unwrap_or_default();
+        let membership = Membership {
+            durable,
+            cluster,
+            phase,
+            linked,
+            recovering,
+            refused,
+            agreed,
+            groups,
+            stats,
+        };
         self.node_status.set_membership(membership);
     }
 }

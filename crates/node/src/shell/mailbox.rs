@@ -10,9 +10,10 @@ use mio::net::TcpStream;
 use mio::{Registry, Token, Waker};
 use protocols::GroupReport;
 use transport::{Connection, Hello, Pipe, Reset};
-use types::{AmnesiaCount, Database, Incarnation, NodeId, Outcome, Tag};
+use types::{AmnesiaCount, Database, Epoch, Incarnation, NodeId, Outcome, Tag};
 
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Wake};
+use crate::group_view::GroupOrder;
 use crate::session::Client;
 use crate::worker::{Input, Worker};
 
@@ -48,6 +49,9 @@ pub(crate) struct NewLink {
     pub(crate) payloads: Vec<bytes::Bytes>,
 }
 
+/// Takes the epoch that an order begins, or why it was refused.
+pub(crate) type OrderAnswer = std::sync::mpsc::SyncSender<Result<Epoch, String>>;
+
 /// To the control thread.
 pub(crate) enum ControlMail {
     /// A worker's link ended.
@@ -66,6 +70,8 @@ pub(crate) enum ControlMail {
     Group { worker: usize, database: Database, report: GroupReport },
     /// The end of an operation of the membership service on a register.
     Register { group: Database, token: u64, outcome: Outcome },
+    /// An operator's order about a group.
+    Order { order: GroupOrder, answer: OrderAnswer },
 }
 
 /// The incoming queue of one thread.

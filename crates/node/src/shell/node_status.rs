@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use base::{Millis, Nanos};
@@ -12,7 +12,8 @@ use protocols::Stats;
 use storage::{Lack, disk};
 use transport::ClusterId;
 use types::{
-    AmnesiaCount, Command, Database, Incarnation, Key, NodeId, Outcome, Positions, SessionId, Tag,
+    AmnesiaCount, Command, Database, Epoch, Incarnation, Key, NodeId, Outcome, Positions,
+    SessionId, Tag,
 };
 
 use super::clock::Clocks;
@@ -25,6 +26,8 @@ use crate::client_settings::ClientSettings;
 use crate::config::{Durability, NodeConfig};
 use crate::events::{EventLog, Level, NodeEvent, event, lines_dropped};
 use crate::formation::Durable;
+use crate::group_view::{GroupOrder, GroupView};
+use crate::groups::LeaseWords;
 use crate::settings::Agreed;
 use crate::status::{
     DatabaseFigures, Facts, Measures, MemberStatus, MemberView, NodeStatus, PasswordPort, Phase,
@@ -34,6 +37,9 @@ use crate::worker::Input;
 
 /// How long a stop waits for requests in flight.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// How long an operator's order may take. A register's operation is given up before.
+const ORDER_MAX: Duration = Duration::from_secs(12);
 
 /// Lines about damage in this time, at most.
 const WARNINGS_MAX: u64 = 5;
@@ -98,6 +104,8 @@ pub(crate) struct SharedNodeStatus {
     /// Moves the disk stores on, once there are any.
     committer: OnceLock<disk::Committer>,
     own_requests: OwnRequests,
+    /// Of configured groups, once they are opened.
+    pub(crate) lease_words: OnceLock<Arc<LeaseWords>>,
     pub(crate) long_threads: LongThreads,
 }
 
@@ -115,6 +123,7 @@ pub(crate) struct Membership {
     pub(crate) refused: BTreeMap<NodeId, String>,
     /// The limits that count.
     pub(crate) agreed: Agreed,
+    pub(crate) groups: Vec<GroupView>,
     pub(crate) stats: Stats,
 }
 
@@ -161,6 +170,7 @@ impl SharedNodeStatus {
             positions: OnceLock::new(),
             committer: OnceLock::new(),
             own_requests: OwnRequests::default(),
+            lease_words: OnceLock::new(),
             long_threads: LongThreads::default(),
         }
     }
@@ -484,6 +494,17 @@ impl SharedNodeStatus {
         self.stats.iter().all(|worker| lock(worker).values.contains_key("worker_turns"))
     }
 
+    fn groups(&self, membership: &Membership) -> Vec<GroupView> {
+        let mut groups = membership.groups.clone();
+        for group in &mut groups {
+            let (database, epoch) = (group.database, group.epoch);
+            let words = self.lease_words.get();
+            group.has_lease =
+                words.is_some_and(|words| words.holds(database, epoch, || self.clocks.now()));
+        }
+        groups
+    }
+
     fn members(&self, membership: &Membership) -> Vec<MemberStatus> {
         let me = self.id();
         let one = |address: &crate::config::MemberAddress| {
@@ -584,6 +605,13 @@ impl Facts for SharedNodeStatus {
         &self.client_settings
     }
 
+    fn order_group(&self, order: GroupOrder) -> Result<Epoch, String> {
+        let (answer, outcome) = mpsc::sync_channel(1);
+        self.control.send(ControlMail::Order { order, answer });
+        let late = "no outcome yet: look at the group before another order";
+        outcome.recv_timeout(ORDER_MAX).unwrap_or_else(|_| Err(late.to_owned()))
+    }
+
     fn step_sessions(&self) {
         // Before the wake-up, so that the iteration that it causes sees it.
         self.session_steps.fetch_add(1, Ordering::SeqCst);
@@ -598,6 +626,7 @@ impl Facts for SharedNodeStatus {
         for me in members.iter_mut().filter(|member| member.node == self.id()) {
             me.loading = loading;
         }
+        let groups = self.groups(&membership);
         let is_formed = membership.phase == Phase::Formed;
         let has_begun = self.has_begun();
         let helpful = members.iter().filter(|member| member.up && !member.loading).count();
@@ -629,6 +658,7 @@ impl Facts for SharedNodeStatus {
             clients_refused: self.clients_refused.load(Ordering::Relaxed),
             stats,
             databases: self.figures(),
+            groups,
             up: Millis(self.clocks.now().as_millis()),
             listen: self.listens.clients,
             advertise: self.advertised(&membership.durable),

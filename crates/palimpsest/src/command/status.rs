@@ -28,7 +28,8 @@ const REPAINT: &str = "\x1b[H\x1b[J";
     --json prints one object: cluster, asked, quorum, ready, serving, tolerates, warnings, and nodes with node, \
     address, admin, state, up, is_self, last_seen, last_seen_ms_ago, round_trip_us, version, uptime_ms, writes, \
     remarks, recovery_left, clients, commands_per_second, latency_p50_us, latency_p99_us, keys, bytes, disk_free_bytes, \
-    disk_total_bytes, memory_bytes, ring_bytes, ring_used_bytes, round_trips_us. null is unknown. With --watch each \
+    disk_total_bytes, memory_bytes, ring_bytes, ring_used_bytes, round_trips_us; and groups with database, protocol, state, epoch, wanted, members, role, lease, \
+    images. role and lease are those of the node that was asked. null is unknown. With --watch each \
     object is one line.\n\n\
     The password is taken from PALIMPSEST_PASSWORD or --password-file.\n\n\
     Example:\n  palimpsest status --address 10.0.0.1:7379 --watch 5s"

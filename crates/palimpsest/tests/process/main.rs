@@ -15,6 +15,7 @@ mod directories;
 mod explain;
 mod formats;
 mod full_disk;
+mod groups;
 mod hidden;
 mod hostile;
 mod keyspace;

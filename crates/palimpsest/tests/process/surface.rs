@@ -100,6 +100,7 @@ fn help_is_there_for_every_command() {
         "dev",
         "serve",
         "status",
+        "group",
         "bench",
         "sim",
         "verify",

@@ -280,10 +280,9 @@ impl<P: Member> Protocol for Configured<P> {
 
     fn stats(&self, stats: &mut Stats) {
         self.member.stats(stats);
-        if self.is_wanted() {
-            let own = (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard));
-            stats.add("shards_recovering", own.count() as u64);
-        }
+        let own = (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard));
+        let missing = if self.is_wanted() { own.count() } else { 0 };
+        stats.add("shards_recovering", missing as u64);
         stats.add("requests_parked", self.parked.len() as u64);
         stats.add("requests_passed_on", self.passing.len() as u64);
         stats.add("messages_held", self.gate.len() as u64);

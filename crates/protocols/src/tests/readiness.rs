@@ -17,7 +17,7 @@ impl<P: Member> World<Configured<P>> {
     fn waits_for_data(&self, index: usize) -> bool {
         let mut stats = Stats::default();
         self.nodes[index].protocol.stats(&mut stats);
-        stats.values.contains_key("shards_recovering")
+        stats.values["shards_recovering"] > 0
     }
 
     /// The service has given the image up, and the node copies everything.

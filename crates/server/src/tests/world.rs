@@ -140,6 +140,7 @@ impl Facts for FakeNode {
             clients_refused: 0,
             stats: Default::default(),
             databases: self.databases.clone(),
+            groups: Vec::new(),
             up: Millis(5_000),
             listen: address(6379),
             advertise: "127.0.0.1:6379".into(),

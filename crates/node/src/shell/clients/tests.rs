@@ -128,6 +128,7 @@ fn node_status(poll: &Poll) -> SharedNodeStatus {
         supported: types::features::Supported::HERE,
     };
     let membership = Membership {
+        groups: Vec::new(),
         durable: Durable {
             running: None,
             generations: BTreeMap::new(),

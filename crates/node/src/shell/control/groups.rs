@@ -57,6 +57,8 @@ impl Control {
         };
         let groups = Groups::new(settings, self.node_status.workers.len());
         let words = groups.words();
+        let is_first = self.node_status.lease_words.set(Arc::clone(&words)).is_ok();
+        assert!(is_first, "a node opens its groups once");
         self.groups = Some(groups);
         Arc::new(NodeLeases { words, clocks: self.node_status.clocks })
     }
@@ -138,7 +140,8 @@ impl Control {
         saved.map_err(|error| error.to_string())
     }
 
-    fn report_group(&self, report: &Report) {
+    fn report_group(&mut self, report: &Report) {
+        self.orders.on_report(report);
         let text = report.to_string();
         match report {
             Report::Configured { .. } | Report::Found { .. } | Report::Decreed { .. } => {

@@ -1,48 +1,15 @@
 //! Asks nodes for their view of the cluster and makes one of them.
 
-use std::time::Duration;
-
 use admin::cluster::{Cluster, NodeView};
 
 use crate::Failure;
+use crate::command::admin_port::{self, Silence};
 
-/// A node that runs answers within this time.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of an answer at most.
-const ANSWER_LEN_MAX: u64 = 1 << 20;
+const PATH: &str = "/api/v1/cluster";
 
 /// The cluster, put together from the views of the nodes that answered.
 pub(super) struct View {
     pub cluster: Cluster,
-}
-
-/// Why a node gave no view.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Silence {
-    NoAnswer(String),
-    WantsPassword,
-    WrongPassword,
-    /// It answers, and not as a node does.
-    Stranger(String),
-}
-
-impl Silence {
-    fn text(&self, address: &str) -> String {
-        match self {
-            Silence::NoAnswer(why) => format!(
-                "no node answers at {address} ({why}): give --address HOST:PORT of the admin port of one that runs"
-            ),
-            Silence::WantsPassword => format!(
-                "the node at {address} wants its password: put it into PALIMPSEST_PASSWORD, or give --password-file"
-            ),
-            Silence::WrongPassword => format!(
-                "the node at {address} refuses the password: correct PALIMPSEST_PASSWORD or --password-file"
-            ),
-            Silence::Stranger(why) => format!(
-                "{address} does not answer as an admin port does ({why}): it is the port of --admin-listen, by default --listen + 1000"
-            ),
-        }
-    }
 }
 
 /// Asks all `addresses` at once. Those that were given by the user and stay silent are warned of.
@@ -52,8 +19,10 @@ pub(super) fn look(
     are_given: bool,
 ) -> Result<View, Failure> {
     let answers: Vec<Result<Cluster, Silence>> = std::thread::scope(|scope| {
-        let asked: Vec<_> =
-            addresses.iter().map(|address| scope.spawn(|| ask(address, password))).collect();
+        let asked: Vec<_> = addresses
+            .iter()
+            .map(|address| scope.spawn(|| admin_port::get(address, PATH, password)))
+            .collect();
         let lost = |_| Err(Silence::NoAnswer("the question failed".into()));
         asked.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect()
     });
@@ -110,7 +79,9 @@ fn merged(mut views: Vec<Cluster>) -> Cluster {
             *node = NodeView { round_trip_us, is_self: false, refused, smallest_limit, ..own };
         }
     }
-    let mut cluster = Cluster::judged(base.cluster, base.asked, nodes);
+    let feature_level = base.feature_level;
+    let cluster = Cluster::judged(base.cluster, base.asked, nodes).with_groups(base.groups);
+    let mut cluster = Cluster { feature_level, ..cluster };
     if has_strangers {
         let text = "the addresses belong to different clusters: only the first of them is shown";
         cluster.warnings.push(text.into());
@@ -118,51 +89,10 @@ fn merged(mut views: Vec<Cluster>) -> Cluster {
     cluster
 }
 
-fn ask(address: &str, password: Option<&[u8]>) -> Result<Cluster, Silence> {
-    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE));
-    let agent: ureq::Agent = config.build().into();
-    let mut request = agent.get(format!("http://{address}/api/v1/cluster"));
-    if let Some(password) = password {
-        let credentials = base64(&[b"default:", password].concat());
-        request = request.header("Authorization", format!("Basic {credentials}"));
-    }
-    let mut answer = request.call().map_err(|error| match error {
-        ureq::Error::StatusCode(401) if password.is_some() => Silence::WrongPassword,
-        ureq::Error::StatusCode(401) => Silence::WantsPassword,
-        ureq::Error::StatusCode(code) => Silence::Stranger(format!("HTTP {code}")),
-        ureq::Error::Protocol(why) => Silence::Stranger(why.to_string()),
-        why => Silence::NoAnswer(why.to_string()),
-    })?;
-    let body = answer.body_mut().with_config().limit(ANSWER_LEN_MAX);
-    body.read_json().map_err(|why| Silence::Stranger(why.to_string()))
-}
-
-/// RFC 4648, section 4.
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        let bits = bits << (8 * (3 - chunk.len()));
-        for at in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * at)) as usize & 63];
-            out.push(if at <= chunk.len() { char::from(letter) } else { '=' });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::status::table::tests::{cluster, node};
-
-    #[test]
-    fn credentials_are_encoded_as_http_wants_them() {
-        assert_eq!(base64(b"user:pass"), "dXNlcjpwYXNz");
-        assert_eq!(base64(b"a"), "YQ==");
-        assert_eq!(base64(b"ab"), "YWI=");
-    }
 
     #[test]
     fn a_node_that_answers_speaks_for_itself() {

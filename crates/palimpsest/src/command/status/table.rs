@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 
 use admin::cluster::{Cluster, NodeView};
+use admin::group::Group;
 
 const RESET: &str = "\x1b[0m";
 const BOLD: &str = "\x1b[1m";
@@ -43,25 +44,18 @@ const HEADER: [&str; 10] =
 const IS_RIGHT: [bool; 10] = [true, false, false, false, true, true, true, true, true, true];
 const STATE: usize = 2;
 
-/// The table, the warnings, and a last line on how many failures are tolerated.
+const GROUP_HEADER: [&str; 8] =
+    ["DATABASE", "PROTOCOL", "GROUP", "EPOCH", "WANTED", "FULL", "SHADOWS", "LEASE"];
+const GROUP_IS_RIGHT: [bool; 8] = [true, false, false, true, true, false, false, false];
+
+/// The tables, the warnings, and a last line on how many failures are tolerated.
 pub(super) fn render(cluster: &Cluster, style: Style) -> String {
-    let rows: Vec<[String; 10]> = cluster.nodes.iter().map(row).collect();
-    let mut widths = HEADER.map(|title| title.chars().count());
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
     let mut text = String::new();
-    let header = line(&HEADER.map(str::to_owned), &widths, |_, cell| style.paint(BOLD, &cell));
-    let _ = writeln!(text, "{header}");
-    for (node, row) in cluster.nodes.iter().zip(&rows) {
-        let colour = colour(node);
-        let painted = line(row, &widths, |column, cell| match column {
-            STATE => style.paint(colour, &cell),
-            _ => cell,
-        });
-        let _ = writeln!(text, "{painted}");
+    let nodes = cluster.nodes.iter().map(|node| (row(node), colour(node)));
+    table(&mut text, (HEADER, IS_RIGHT), nodes.collect(), style);
+    if !cluster.groups.is_empty() {
+        let groups = cluster.groups.iter().map(|group| (group_row(group), group_colour(group)));
+        table(&mut text, (GROUP_HEADER, GROUP_IS_RIGHT), groups.collect(), style);
     }
     for warning in &cluster.warnings {
         let _ = writeln!(text, "{} {warning}", style.paint(YELLOW, "warning:"));
@@ -74,28 +68,77 @@ pub(super) fn render(cluster: &Cluster, style: Style) -> String {
     text
 }
 
-fn line(
-    cells: &[String; 10],
-    widths: &[usize; 10],
+/// Rows with the colour of their state.
+fn table<const N: usize>(
+    text: &mut String,
+    (header, is_right): ([&str; N], [bool; N]),
+    rows: Vec<([String; N], &str)>,
+    style: Style,
+) {
+    let mut widths = header.map(|title| title.chars().count());
+    for (row, _) in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let shape = (widths, is_right);
+    let title = line(&header.map(str::to_owned), shape, |_, cell| style.paint(BOLD, &cell));
+    let _ = writeln!(text, "{title}");
+    for (row, colour) in &rows {
+        let painted = line(row, shape, |column, cell| match column {
+            STATE => style.paint(colour, &cell),
+            _ => cell,
+        });
+        let _ = writeln!(text, "{painted}");
+    }
+}
+
+fn line<const N: usize>(
+    cells: &[String; N],
+    (widths, is_right): ([usize; N], [bool; N]),
     paint: impl Fn(usize, String) -> String,
 ) -> String {
-    let last = cells.len() - 1;
     let mut text = String::new();
-    for (at, (cell, &width)) in cells.iter().zip(widths).enumerate() {
+    for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
         let padding = " ".repeat(width - cell.chars().count());
         let cell = paint(at, cell.clone());
-        if IS_RIGHT[at] {
+        if is_right[at] {
             text += &padding;
         }
         text += &cell;
-        if at < last {
-            if !IS_RIGHT[at] {
+        if at + 1 < N {
+            if !is_right[at] {
                 text += &padding;
             }
             text += "  ";
         }
     }
     text
+}
+
+fn group_row(group: &Group) -> [String; 8] {
+    let nodes = |role: &str| {
+        let nodes: Vec<String> = group.with_role(role).map(|node| node.to_string()).collect();
+        if nodes.is_empty() { "-".to_owned() } else { nodes.join(",") }
+    };
+    [
+        group.database.to_string(),
+        group.protocol.clone(),
+        group.state.clone(),
+        group.epoch.to_string(),
+        group.wanted.to_string(),
+        nodes("full"),
+        nodes("shadow"),
+        if group.lease { "yes" } else { "no" }.to_owned(),
+    ]
+}
+
+fn group_colour(group: &Group) -> &'static str {
+    match group.state.as_str() {
+        "active" if group.with_role("full").count() == group.wanted => GREEN,
+        "lost" => RED,
+        _ => YELLOW,
+    }
 }
 
 fn row(node: &NodeView) -> [String; 10] {
@@ -225,6 +268,29 @@ pub(super) mod tests {
              warning: node 3 is down: last seen 12s ago\n\
              feature level 1\n\
              2 of 3 nodes are ready, 2 are needed: no more failures are tolerated\n"
+        );
+    }
+
+    #[test]
+    fn groups_have_a_table_of_their_own() {
+        let json = serde_json::json!({
+            "database": 12, "protocol": "toy", "state": "active", "epoch": 7, "wanted": 3,
+            "members": [
+                { "node": 3, "role": "full" }, { "node": 1, "role": "full" }, { "node": 2, "role": "shadow" }
+            ],
+            "role": "full", "lease": true, "images": [],
+        });
+        let group: Group = serde_json::from_value(json).expect("it is a group");
+        let cluster = cluster(1, vec![node(1, "ready")]).with_groups(vec![group]);
+        let text = render(&cluster, Style::Plain);
+        let lines: Vec<&str> = text.lines().skip(2).take(3).collect();
+        assert_eq!(
+            lines,
+            [
+                "DATABASE  PROTOCOL  GROUP   EPOCH  WANTED  FULL  SHADOWS  LEASE",
+                "      12  toy       active      7       3  3,1   2        yes",
+                "warning: database 12: 2 of 3 members are full"
+            ]
         );
     }
 
