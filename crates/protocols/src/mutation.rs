@@ -220,4 +220,16 @@ base::mutations! {
     RunsLateSteers = "craq-runs-late-steers",
     /// A version is committed without the shadows.
     ShadowsAreNoEnd = "craq-shadows-are-no-end",
+    /// A granted ballot is used again.
+    GrantUsedTwice = "caspaxos-grant-used-twice",
+    /// A granted ballot is used though the replicas are others than those that promised it.
+    GrantOutlivesEpoch = "caspaxos-grant-outlives-epoch",
+    /// A key with a time to live is changed without asking whether that is over.
+    GrantSkipsDeadline = "caspaxos-grant-skips-deadline",
+    /// A vote does not promise the proposer's next ballot.
+    VoteIsNoPromise = "caspaxos-vote-is-no-promise",
+    /// A command without effect is answered by a state that is not known to be chosen.
+    AnswersUnchosen = "caspaxos-answers-unchosen",
+    /// A recovered register forgets the promises of its quorum.
+    RecoversNoPromise = "caspaxos-recovers-no-promise",
 }

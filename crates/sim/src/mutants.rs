@@ -179,6 +179,12 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::NoTable
         | Mutation::RunsLateSteers
         | Mutation::ShadowsAreNoEnd => &["craq"],
+        Mutation::GrantUsedTwice
+        | Mutation::GrantOutlivesEpoch
+        | Mutation::GrantSkipsDeadline
+        | Mutation::VoteIsNoPromise
+        | Mutation::AnswersUnchosen
+        | Mutation::RecoversNoPromise => &["caspaxos"],
         mutation if is_of_groups(mutation) => &["hermes"],
         // Media go back under stopped nodes: no node relies on their content.
         Mutation::OneDenies | Mutation::AllAreTold => &[],

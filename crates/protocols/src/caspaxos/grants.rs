@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use types::{Epoch, Key};
 
+use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
 use crate::replicas::Replicas;
 use crate::toolkit::stamp::Stamp;
@@ -28,8 +29,11 @@ impl Granted {
     #[must_use]
     pub fn is_usable(&self, replicas: Replicas<'_>) -> bool {
         // Only phase 1 asks whether a time to live is over.
-        let expires = self.base.as_ref().is_some_and(|state| state.expiry.is_some());
-        !expires && self.epoch == replicas.epoch() && replicas.is_quorum(&self.promises)
+        let expires = self.base.as_ref().is_some_and(|state| state.expiry.is_some())
+            && !mutation::is(Mutation::GrantSkipsDeadline);
+        let is_of_epoch =
+            self.epoch == replicas.epoch() || mutation::is(Mutation::GrantOutlivesEpoch);
+        !expires && is_of_epoch && replicas.is_quorum(&self.promises)
     }
 }
 
@@ -51,7 +55,10 @@ impl Grants {
 
     /// Takes the granted ballot of a key: it is used once.
     pub fn take(&mut self, key: &Key) -> Option<Granted> {
-        self.by_key.remove(key)
+        match mutation::is(Mutation::GrantUsedTwice) {
+            true => self.by_key.get(key).cloned(),
+            false => self.by_key.remove(key),
+        }
     }
 
     /// Another proposer took over with this ballot.
@@ -59,5 +66,75 @@ impl Grants {
         if self.by_key.get(key).is_some_and(|it| it.ballot < ballot) {
             self.by_key.remove(key);
         }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+
+    use base::Millis;
+    use types::{AmnesiaCount, Incarnation, NodeId, TimeToLive};
+
+    use super::super::register::tests::ballot;
+    use super::*;
+    use crate::peers::Peers;
+    use crate::replicas::ReplicaSet;
+    use crate::toolkit::state::tests::{op, state};
+    use crate::toolkit::state::{Expiry, ExpiryId, State};
+
+    const IDS: [NodeId; 4] = [NodeId(1), NodeId(2), NodeId(3), NodeId(4)];
+
+    fn is_usable(epoch: u32, set: &[NodeId], expiry: Option<Expiry>) -> bool {
+        let peers = Peers::new(NodeId(1), Incarnation(1), AmnesiaCount(1), &IDS);
+        let promised_by = ReplicaSet::new(Epoch(1), NodeId(1), &IDS[..3]);
+        let mut promises = Tally::default();
+        for node in &IDS[..2] {
+            let replicas = Replicas { set: &promised_by, peers: &peers };
+            promises.add(replicas, *node, AmnesiaCount(1));
+        }
+        let base = Some(Arc::new(State { expiry, ..state(1, Some(b"v")) }));
+        let granted = Granted { ballot: ballot(2), base, promises, epoch: Epoch(1) };
+        let set = ReplicaSet::new(Epoch(epoch), NodeId(1), set);
+        granted.is_usable(Replicas { set: &set, peers: &peers })
+    }
+
+    /// Two of three promised. They are places of another set now.
+    pub(crate) fn grant_of_another_epoch() -> Result<(), String> {
+        assert!(is_usable(1, &IDS[..3], None));
+        match is_usable(2, &[NodeId(1), NodeId(3), NodeId(4)], None) {
+            false => Ok(()),
+            true => Err("a grant of one set is used in another".to_owned()),
+        }
+    }
+
+    /// Only the promises of a phase 1 say whether a time to live is over.
+    pub(crate) fn grant_of_an_expiring_key() -> Result<(), String> {
+        let id = ExpiryId { slot: 1, op: op(1, 1) };
+        let expiry = Expiry { id, ttl: TimeToLive::After(Millis(5)), ends: Millis(9) };
+        match is_usable(1, &IDS[..3], Some(expiry)) {
+            false => Ok(()),
+            true => Err("a grant is used for a key with a time to live".to_owned()),
+        }
+    }
+
+    #[test]
+    fn grant_holds_for_its_replicas_and_lasting_keys() {
+        assert_eq!(grant_of_another_epoch(), Ok(()));
+        assert_eq!(grant_of_an_expiring_key(), Ok(()));
+    }
+
+    #[test]
+    fn grant_is_taken_once_and_ends_with_a_higher_ballot() {
+        let key = Key::new(b"k");
+        let promises = Tally::default();
+        let granted = Granted { ballot: ballot(2), base: None, promises, epoch: Epoch(1) };
+        let mut grants = Grants::default();
+        grants.put(&key, granted.clone());
+        grants.drop_below(&key, ballot(2));
+        assert!(grants.take(&key).is_some() && grants.take(&key).is_none());
+        grants.put(&key, granted);
+        grants.drop_below(&key, ballot(3));
+        assert!(grants.take(&key).is_none());
     }
 }

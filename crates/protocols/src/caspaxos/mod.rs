@@ -77,6 +77,9 @@ use crate::replicas::Replicas;
 use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::state::weight;
 
+#[cfg(test)]
+pub(crate) use grants::tests::{grant_of_an_expiring_key, grant_of_another_epoch};
+
 const NAME: &str = "caspaxos";
 
 /// One instance.

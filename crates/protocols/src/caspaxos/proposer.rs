@@ -120,9 +120,11 @@ impl Machine {
         }
         if let Some(mut attempt) = active.attempt.take() {
             let is_done = is_done(&found.state, &attempt);
-            let is_dead = is_chosen && found.ballot > attempt.basis.ballot;
+            let is_later =
+                found.ballot > attempt.basis.ballot || mutation::is(Mutation::LowExclusion);
+            let is_dead = is_chosen && is_later;
             let is_same_base = op_of(&found.state) == op_of(&attempt.basis.base);
-            if is_done && is_chosen {
+            if is_done && (is_chosen || mutation::is(Mutation::EarlyOk)) {
                 self.answer_attempt(cx, active, attempt);
                 active.tries = 0;
                 return self.recovered(cx, active, found);
@@ -150,7 +152,7 @@ impl Machine {
             active.look_until = None;
             return self.propose(cx, active, it.ballot, (batch, ops));
         }
-        if !is_chosen {
+        if !is_chosen && !mutation::is(Mutation::AnswersUnchosen) {
             active.put_back(ops);
             return self.accept_found(cx, active, found);
         }

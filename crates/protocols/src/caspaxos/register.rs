@@ -62,6 +62,7 @@ impl Register {
         if ballot < self.promised && !mutation::is(Mutation::AcceptBelowPromise) {
             return Err(self.promised);
         }
+        let next = if mutation::is(Mutation::VoteIsNoPromise) { ballot } else { next };
         self.promised = self.promised.max(next);
         self.started = self.started_of(state, uptime);
         (self.ballot, self.state) = (ballot, Some(state.clone()));

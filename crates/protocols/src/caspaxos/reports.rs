@@ -68,7 +68,10 @@ impl report::Report for Report {
     }
 
     fn restore(found: Report, uptime: &dyn Uptime) -> Register {
-        let Report { promised, ballot, state, .. } = found;
+        let Report { mut promised, ballot, state, .. } = found;
+        if mutation::is(Mutation::RecoversNoPromise) {
+            promised = ballot;
+        }
         let started = Started::anew(state.as_ref().and_then(|it| it.ttl()), uptime);
         Register { promised: promised.max(ballot), ballot, state, started }
     }

@@ -5,6 +5,7 @@ use types::Role;
 
 use super::World;
 use super::asks::Ask;
+use crate::caspaxos::CasPaxos;
 use crate::classic_paxos::ClassicPaxos;
 use crate::configured::Configured;
 use crate::craq::Craq;
@@ -224,6 +225,12 @@ fn random_worlds_of_hermes_hold() {
 fn random_worlds_of_craq_hold() {
     let (first, count) = worlds();
     campaign::<Configured<Craq>>(first, count);
+}
+
+#[test]
+fn random_worlds_of_caspaxos_hold() {
+    let (first, count) = worlds();
+    campaign::<CasPaxos>(first, count);
 }
 
 #[test]

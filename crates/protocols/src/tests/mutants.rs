@@ -1,8 +1,9 @@
-//! Mutations of the configured protocols and of classic-paxos are caught: by random worlds within
-//! a stated budget, or by a schedule made for one.
+//! Mutations of the configured protocols, of caspaxos and of classic-paxos are caught. Random
+//! worlds do so within a stated budget, or a schedule made for one.
 
 use super::explore::explore;
 use super::schedules as play;
+use crate::caspaxos::{self, CasPaxos};
 use crate::classic_paxos::ClassicPaxos;
 use crate::configured::Configured;
 use crate::craq::{self, Craq};
@@ -12,15 +13,16 @@ use crate::mutation::{self, Mutation};
 /// The check that catches a mutation.
 #[derive(Clone, Copy)]
 enum Catch {
-    /// Random worlds of hermes, craq or classic-paxos, at most this many.
+    /// Random worlds of a protocol, at most this many.
     Hermes(u64),
     Craq(u64),
+    CasPaxos(u64),
     ClassicPaxos(u64),
     Schedule(fn() -> Result<(), String>),
 }
 
-/// Every rule of `configured`, `hermes` and `craq`, and those of `classic-paxos` that the simulator
-/// does not reach.
+/// Every rule of `configured`, `hermes`, `craq` and `caspaxos`, and those of `classic-paxos` that
+/// the simulator does not reach.
 const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::OldEpochCounts, Catch::Schedule(play::hermes_acknowledgement_of_an_erased_image)),
     (Mutation::OldEpochCounts, Catch::Schedule(play::craq_steered_copy_of_the_epoch_before)),
@@ -81,6 +83,20 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::IgnoreLowerVotes, Catch::ClassicPaxos(1_000)),
     (Mutation::NoRegistry, Catch::ClassicPaxos(1_000)),
     (Mutation::ReadCommittedOnly, Catch::ClassicPaxos(1_000)),
+    (Mutation::GrantUsedTwice, Catch::Schedule(play::caspaxos_grant_of_an_attempt_given_up)),
+    (Mutation::GrantOutlivesEpoch, Catch::Schedule(caspaxos::grant_of_another_epoch)),
+    (Mutation::GrantSkipsDeadline, Catch::Schedule(caspaxos::grant_of_an_expiring_key)),
+    (Mutation::RecoversNoPromise, Catch::Schedule(play::caspaxos_promise_of_a_replica_that_forgot)),
+    (Mutation::RecomputeAttempt, Catch::Schedule(play::caspaxos_attempt_that_others_complete)),
+    (Mutation::LowExclusion, Catch::Schedule(play::caspaxos_attempt_that_others_complete)),
+    (Mutation::VoteIsNoPromise, Catch::CasPaxos(1_000)),
+    (Mutation::AnswersUnchosen, Catch::CasPaxos(1_000)),
+    (Mutation::EarlyOk, Catch::CasPaxos(1_000)),
+    (Mutation::IgnoreLowerVotes, Catch::CasPaxos(1_000)),
+    (Mutation::NoRegistry, Catch::CasPaxos(1_000)),
+    (Mutation::AcceptBelowPromise, Catch::CasPaxos(1_000)),
+    (Mutation::NoWriteBack, Catch::CasPaxos(1_000)),
+    (Mutation::AdoptMinority, Catch::CasPaxos(1_000)),
 ];
 
 fn goes_wrong<E>(play: impl FnOnce() -> Result<(), E> + std::panic::UnwindSafe) -> bool {
@@ -94,6 +110,9 @@ fn is_caught(catch: Catch) -> bool {
         }
         Catch::Craq(most) => {
             (0..most).any(|seed| goes_wrong(move || explore::<Configured<Craq>>(seed, false)))
+        }
+        Catch::CasPaxos(most) => {
+            (0..most).any(|seed| goes_wrong(move || explore::<CasPaxos>(seed, false)))
         }
         Catch::ClassicPaxos(most) => {
             (0..most).any(|seed| goes_wrong(move || explore::<ClassicPaxos>(seed, false)))
@@ -121,8 +140,9 @@ fn every_rule_left_out_is_noticed() {
 
 #[test]
 fn every_rule_of_groups_has_its_check() {
-    let is_of_groups =
-        |name: &str| ["group-", "hermes-", "craq-"].iter().any(|prefix| name.starts_with(prefix));
+    let is_of_groups = |name: &str| {
+        ["group-", "hermes-", "craq-", "caspaxos-"].iter().any(|prefix| name.starts_with(prefix))
+    };
     for one in Mutation::ALL.iter().filter(|one| is_of_groups(one.name())) {
         assert!(CAUGHT.iter().any(|(caught, _)| caught == one), "{} has no check", one.name());
     }

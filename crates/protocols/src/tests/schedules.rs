@@ -8,6 +8,7 @@ use types::{Incarnation, Role, Tag};
 
 use super::asks::Ask;
 use super::{Letter, World, node_id};
+use crate::caspaxos::CasPaxos;
 use crate::classic_paxos::{ClassicPaxos, Register};
 use crate::configured::Configured;
 use crate::craq::Craq;
@@ -437,4 +438,109 @@ pub(super) fn classic_paxos_decision_of_a_higher_ballot() -> Result<(), String> 
         false => Ok(()),
         true => Err("a vote counts as decided under a ballot that it was not for".to_owned()),
     }
+}
+
+/// A minority voted for a proposal. Its proposer is promised another ballot by others, and a third
+/// node completes the first proposal.
+pub(super) fn caspaxos_attempt_that_others_complete() -> Result<(), String> {
+    let mut world = World::<CasPaxos>::new(5, false, 7);
+    world.are_own_late = true;
+    let first = world.ask(A, 0, Ask::Append(1));
+    world.carry_own(A);
+    for node in [B, D] {
+        world.carry(A, node, "Prepare");
+        world.carry(node, A, "State");
+    }
+    world.carry(A, C, "Accept");
+    world.bag.clear();
+    // Another proposer gets a promise of its own node only.
+    let second = world.ask(B, 0, Ask::Append(2));
+    world.wait_for(B, C, "Prepare");
+    world.carry_own(B);
+    world.bag.clear();
+    world.wait_for(A, B, "Accept {");
+    world.carry(A, B, "Accept {");
+    world.carry(B, A, "Refused");
+    world.bag.clear();
+    world.wait_for(A, B, "Prepare");
+    for node in [B, D, E] {
+        world.carry(A, node, "Prepare");
+        world.carry(node, A, "State");
+    }
+    world.bag.clear();
+    let third = world.ask(E, 0, Ask::Append(3));
+    world.wait_for(E, C, "Prepare");
+    world.carry_own(E);
+    for node in [C, D] {
+        world.carry(E, node, "Prepare");
+        world.carry(node, E, "State");
+    }
+    world.settle(&[first, second, third]);
+    world.judge(&[A, B, C, D, E])
+}
+
+/// A granted ballot was proposed to one replica. Its client gave up, and another one comes.
+pub(super) fn caspaxos_grant_of_an_attempt_given_up() -> Result<(), String> {
+    let mut world = World::<CasPaxos>::new(3, false, 7);
+    world.are_own_late = true;
+    let write = world.ask(A, 0, Ask::Set(1));
+    world.done(write);
+    world.drain();
+    let first = world.ask(A, 0, Ask::Append(2));
+    world.carry(A, B, "Accept");
+    world.nodes[A].own.clear();
+    world.bag.clear();
+    for _ in 0..400 {
+        world.wait(A, 10);
+        world.nodes[A].own.clear();
+        world.bag.clear();
+    }
+    assert!(!world.is_open(first), "its client gave up");
+    let second = world.ask(A, 0, Ask::Append(3));
+    world.settle(&[second]);
+    world.judge(&[A, B, C])
+}
+
+/// A replica promised a ballot and forgot it. It recovers before the proposer of the ballot goes
+/// on, and a proposer with a lower one asks it.
+pub(super) fn caspaxos_promise_of_a_replica_that_forgot() -> Result<(), String> {
+    let mut world = World::<CasPaxos>::new(3, false, 7);
+    // Ballots of this node have higher numbers from now on.
+    for value in 1..4 {
+        let other = world.ask(C, 1, Ask::Set(value));
+        world.done(other);
+    }
+    world.drain();
+    world.are_own_late = true;
+    let first = world.ask(C, 0, Ask::Append(1));
+    world.carry_own(C);
+    world.carry(C, B, "Prepare");
+    world.carry(B, C, "State");
+    let accepts = world.take(C, B, "Accept {");
+    assert!(!accepts.is_empty(), "two of three promised");
+    world.bag.clear();
+    world.kill(B, 0, 0);
+    world.start(B);
+    for node in [A, C] {
+        world.carry(B, node, "List");
+        world.carry(node, B, "Page");
+    }
+    world.carry_own(B);
+    let second = world.ask(A, 0, Ask::Append(2));
+    world.carry_own(A);
+    world.carry(A, B, "Prepare");
+    for answer in world.take(B, A, "") {
+        world.deliver(answer);
+    }
+    world.carry_own(A);
+    for accept in world.take(A, B, "Accept {") {
+        world.deliver(accept);
+    }
+    for answer in world.take(B, A, "Accepted") {
+        world.deliver(answer);
+    }
+    world.bag.clear();
+    accepts.into_iter().for_each(|letter| world.deliver(letter));
+    world.settle(&[first, second]);
+    world.judge(&[A, B, C])
 }
