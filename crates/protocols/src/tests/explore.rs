@@ -5,6 +5,7 @@ use types::Role;
 
 use super::World;
 use super::asks::Ask;
+use super::template::Template;
 use crate::caspaxos::CasPaxos;
 use crate::classic_paxos::ClassicPaxos;
 use crate::configured::Configured;
@@ -237,4 +238,10 @@ fn random_worlds_of_caspaxos_hold() {
 fn random_worlds_of_classic_paxos_hold() {
     let (first, count) = worlds();
     campaign::<ClassicPaxos>(first, count);
+}
+
+#[test]
+fn random_worlds_of_the_template_hold() {
+    let (first, count) = worlds();
+    campaign::<Template>(first, count);
 }

@@ -11,6 +11,7 @@ mod mutants;
 mod node;
 mod readiness;
 mod schedules;
+mod template;
 mod upkeep;
 mod verdict;
 
