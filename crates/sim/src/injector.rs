@@ -4,6 +4,7 @@
 //! it acknowledged.
 
 use base::Prng;
+use storage::Place;
 
 use crate::faults::{Fault, FaultSet};
 use crate::profile::Profile;
@@ -233,19 +234,11 @@ impl Injector {
             }
             Fault::Rot => {
                 let medium = world.medium(node).clone();
-                medium.damage(|place| {
-                    others_that(world, node, |other| {
-                        !world.medium(other).has_forgotten(place) && world.has_all(other)
-                    })
-                });
+                medium.damage(|place| may_lose(world, node, place));
             }
             Fault::RollBack => {
                 let medium = world.medium(node).clone();
-                medium.roll_back(|place| {
-                    others_that(world, node, |other| {
-                        !world.medium(other).has_forgotten(place) && world.has_all(other)
-                    })
-                });
+                medium.roll_back(|place| may_lose(world, node, place));
             }
             Fault::DiskFull => {
                 world.medium(node).set_full(true);
@@ -295,6 +288,14 @@ impl Injector {
 fn may_forget(world: &World, node: usize) -> bool {
     let remembers = |other| !world.medium(other).has_forgotten_anything();
     others_that(world, node, remembers) && world.group_survives(node, remembers)
+}
+
+/// A majority of each replica set has this place, this node not counted. A group gives up the whole
+/// image of a member for any place.
+fn may_lose(world: &World, node: usize, place: &Place) -> bool {
+    let is_whole = |other| !world.medium(other).has_forgotten_anything();
+    others_that(world, node, |other| !world.medium(other).has_forgotten(place))
+        && world.group_survives(node, is_whole)
 }
 
 /// True when in each replica set of the node a majority of the other members `remember`s.

@@ -7,11 +7,16 @@ impl Run {
     /// key through every node.
     pub(super) fn act_of_healing(&mut self) -> Result<(), Wrong> {
         self.end_requests()?;
-        let settled = self.settle();
+        let healed = self.heal();
+        // The last reads may be those that find damage.
         if self.world.has_lost_its_group() {
             return self.stand_still();
         }
-        settled?;
+        healed
+    }
+
+    fn heal(&mut self) -> Result<(), Wrong> {
+        self.settle()?;
         if self.expires() {
             self.let_expire()?;
             self.settle()?;
@@ -40,6 +45,7 @@ impl Run {
     /// A group without a whole copy says so, and waits for an operator.
     fn stand_still(&mut self) -> Result<(), Wrong> {
         self.is_lost = true;
+        self.run_until(self.world.now() + IDLE_MAX, |run| run.world.is_loss_known())?;
         match self.world.is_loss_known() {
             true => Ok(()),
             false => {
