@@ -11,6 +11,7 @@ use std::time::Instant;
 use protocols::Protocol;
 use protocols::abd::Abd;
 use protocols::configured::Configured;
+use protocols::craq::Craq;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::zab::Zab;
@@ -44,6 +45,9 @@ fn main() {
         }
         if wanted == "all" || wanted == "hermes" {
             show::<Configured<Hermes>>(named, seconds_max);
+        }
+        if wanted == "all" || wanted == "craq" {
+            show::<Configured<Craq>>(named, seconds_max);
         }
         if wanted == "all" || wanted == "zab" {
             show::<Zab>(named, seconds_max);

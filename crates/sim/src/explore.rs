@@ -32,6 +32,7 @@
 
 mod clients;
 mod dead;
+mod epochs;
 mod node;
 mod search;
 mod table;
@@ -67,8 +68,17 @@ pub struct WorldPlan {
     /// Clients: the node of each, and its commands in order.
     pub clients: Vec<(u16, Vec<KvInput>)>,
     pub budget: Budget,
+    /// The configurations of a group after the first, in their order.
+    pub epochs: Vec<EpochPlan>,
     /// The search gives up after so many states.
     pub states_max: u64,
+}
+
+/// A configuration: its members by node.
+#[derive(Clone, Debug)]
+pub struct EpochPlan {
+    pub full: Vec<u16>,
+    pub shadows: Vec<u16>,
 }
 
 /// A world by its name.
@@ -87,12 +97,30 @@ pub fn worlds(states_max: u64) -> Vec<NamedWorld> {
     let named = |name, is_plain, clients: &[(u16, Vec<KvInput>)], budget| NamedWorld {
         name,
         is_plain,
-        plan: WorldPlan { nodes: 3, replicas: 3, clients: clients.to_vec(), budget, states_max },
+        plan: WorldPlan {
+            nodes: 3,
+            replicas: 3,
+            clients: clients.to_vec(),
+            budget,
+            epochs: Vec::new(),
+            states_max,
+        },
     };
     // The last node is no replica.
     let outside = |name, nodes, clients: &[(u16, Vec<KvInput>)], budget| {
         let mut named = named(name, false, clients, budget);
         (named.plan.nodes, named.plan.replicas) = (nodes, nodes - 1);
+        named
+    };
+    // A group of some of three nodes, and its later members: full ones, shadows.
+    let group = |name, replicas, clients: &[(u16, Vec<KvInput>)], epochs: &[(&[u16], &[u16])]| {
+        let mut named = named(name, false, clients, Budget::default());
+        let epoch = |&(full, shadows): &(&[u16], &[u16])| EpochPlan {
+            full: full.to_vec(),
+            shadows: shadows.to_vec(),
+        };
+        named.plan.replicas = replicas;
+        named.plan.epochs = epochs.iter().map(epoch).collect();
         named
     };
     let none = Budget::default();
@@ -111,6 +139,13 @@ pub fn worlds(states_max: u64) -> Vec<NamedWorld> {
     let outer_of_two = &[(3, vec![append("a")]), (1, vec![append("b")])];
     let outers = &[(4, vec![append("a")]), (4, vec![append("b")])];
     let uneven = &[(1, vec![append("a"), append("b")]), (2, vec![append("c")])];
+    let append_read = &[(1, vec![append("a")]), (2, vec![KvInput::Get])];
+    let append_then_read = &[(1, vec![append("a")]), (3, vec![KvInput::Get])];
+    let same: &[(&[u16], &[u16])] = &[(&[1, 2, 3], &[])];
+    let first_leaves: &[(&[u16], &[u16])] = &[(&[2, 3], &[])];
+    let last_leaves: &[(&[u16], &[u16])] = &[(&[1, 2], &[])];
+    let joins: &[(&[u16], &[u16])] = &[(&[1, 2], &[3])];
+    let takes_over: &[(&[u16], &[u16])] = &[(&[1, 2], &[3]), (&[2, 3], &[])];
     vec![
         named("a write, a read", true, write_read, none),
         named("two writes", true, writes, none),
@@ -137,6 +172,14 @@ pub fn worlds(states_max: u64) -> Vec<NamedWorld> {
         named("two appends each, a node stops", false, twice, stop),
         named("two appends each, a node restarts", false, twice, restart),
         named("two appends each, a node forgets", false, twice, wipe),
+        group("an append, a read, an epoch", 3, append_read, same),
+        group("two appends, an epoch", 3, appends, same),
+        group("an append, a read, the first member leaves", 3, append_read, first_leaves),
+        group("an append, a read, the last member leaves", 3, append_read, last_leaves),
+        group("two appends, the first member leaves", 3, appends, first_leaves),
+        group("an append, a read, a shadow joins", 2, append_read, joins),
+        group("an append, a read, a shadow takes over", 2, append_then_read, takes_over),
+        group("two appends, a shadow takes over", 2, appends, takes_over),
     ]
 }
 
@@ -147,8 +190,10 @@ pub fn is_livable<P: Protocol>(named: &NamedWorld) -> bool {
     // These have no storage, and no way back for a node that forgot: only their failure-free parts
     // are here.
     let is_without_return = P::PROPERTIES.needs_config || P::PROPERTIES.total_order;
-    let knows_outside = named.plan.replicas == named.plan.nodes || !is_without_return;
-    (named.is_plain || P::PROPERTIES.read_modify_write)
+    let has_epochs = !named.plan.epochs.is_empty();
+    let knows_outside = named.plan.replicas == named.plan.nodes || !is_without_return || has_epochs;
+    (!has_epochs || P::PROPERTIES.needs_config)
+        && (named.is_plain || P::PROPERTIES.read_modify_write)
         && knows_outside
         && (!is_without_return || budget.wipes + budget.restarts == 0)
 }

@@ -34,7 +34,7 @@ fn holds<P: Protocol + Debug>(is_wanted: impl Fn(&WorldPlan) -> bool) {
 }
 
 fn is_short(plan: &WorldPlan) -> bool {
-    plan.clients.iter().all(|(_, inputs)| inputs.len() == 1)
+    plan.epochs.is_empty() && plan.clients.iter().all(|(_, inputs)| inputs.len() == 1)
 }
 
 #[test]
@@ -79,7 +79,48 @@ fn two_commands_are_linearizable_on_hermes() {
     holds::<Configured<Hermes>>(|plan| is_short(plan) && plan.budget == Budget::default());
 }
 
+fn has_epochs(plan: &WorldPlan) -> bool {
+    !plan.epochs.is_empty()
+}
+
+#[test]
+fn epochs_leave_craq_linearizable() {
+    holds::<Configured<Craq>>(has_epochs);
+}
+
+/// Two epochs in a row have more states than a test can visit.
+#[test]
+fn epochs_leave_hermes_linearizable() {
+    holds::<Configured<Hermes>>(|plan| plan.epochs.len() == 1);
+}
+
 #[test]
 fn two_commands_are_as_zab_promises() {
     holds::<Zab>(|plan| is_short(plan) && plan.budget == Budget::default());
+}
+
+#[cfg(feature = "mutations")]
+mod mistakes {
+    use protocols::mutation::{Mutation, set};
+
+    use super::*;
+
+    /// Some world with a change of epoch shows the mistake.
+    fn is_caught<P: Protocol + Debug>(mutation: Mutation) -> bool {
+        set(Some(mutation));
+        let found = worlds(STATES_MAX)
+            .iter()
+            .filter(|named| has_epochs(&named.plan) && is_livable::<P>(named))
+            .any(|named| explore::<P>(&named.plan, |_| true).fault.is_some());
+        set(None);
+        found
+    }
+
+    #[test]
+    fn mistakes_between_epochs_are_caught() {
+        assert!(is_caught::<Configured<Hermes>>(Mutation::AcksOutliveEpoch));
+        assert!(is_caught::<Configured<Craq>>(Mutation::NoTable));
+        assert!(is_caught::<Configured<Craq>>(Mutation::ShadowsAreNoEnd));
+        assert!(is_caught::<Configured<Craq>>(Mutation::ShadowServes));
+    }
 }

@@ -3,30 +3,41 @@
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use base::{Millis, Nanos, Prng, checksum};
-use bytes::Bytes;
 use protocols::effects::{Effects, Scan, TimerId};
 use protocols::register_cache::{Absence, CachedRegister, Metas, RegisterCache};
 use protocols::{
-    Context, Env, Event, GroupEvent, Peer, Protocol, Request, Scanned, ScannedRegister, Scope,
+    Context, Env, Event, GroupEvent, GroupReport, Peer, Protocol, Request, Scanned,
+    ScannedRegister, Scope,
 };
 use protocols::{Lease, Leases, Peers, PutAside, ReplicaSet, ReplicaSets, Replicas};
 use types::{
-    AmnesiaCount, Command, Configuration, Database, Epoch, GroupMember, ImageId, Incarnation, Key,
-    NodeId, Outcome, Role, Serial, SessionId, Shard, Tag, Ticket, Wire,
+    AmnesiaCount, Command, Configuration, Database, Epoch, Incarnation, Key, NodeId, Outcome,
+    SessionId, Shard, Tag, Ticket, Wire,
 };
 
 use super::clients::CommandEnd;
 use crate::workload::update::{SimUpdate, output};
 
-/// No member fails in a small world.
-#[derive(Debug)]
-struct AlwaysLeased;
+/// The epoch whose lease a member holds; 0: none.
+#[derive(Debug, Default)]
+struct Lent(AtomicU32);
 
-impl Leases for AlwaysLeased {
-    fn holds(&self, _database: Database, _epoch: Epoch) -> bool {
-        true
+impl Lent {
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, epoch: u32) {
+        self.0.store(epoch, Ordering::Relaxed);
+    }
+}
+
+impl Leases for Lent {
+    fn holds(&self, _database: Database, epoch: Epoch) -> bool {
+        self.get() == epoch.0
     }
 }
 
@@ -63,6 +74,12 @@ pub(super) enum Input {
     Gone(u16),
     /// That node has started again, and there is a new connection to it.
     Back(u16),
+    /// The node seals every epoch below this one.
+    Wedge(u32),
+    /// This epoch begins at the node, which gets its lease at once.
+    Install(u32),
+    /// This epoch is active: leases of those below have ended.
+    EndLease(u32),
 }
 
 /// The outputs of a step.
@@ -70,6 +87,8 @@ pub(super) enum Input {
 pub(super) struct StepOutput {
     pub sends: Vec<SentMessage>,
     pub ended: Vec<(u64, CommandEnd)>,
+    /// This shadow has copied everything from before the epoch.
+    pub copied: Option<u32>,
 }
 
 /// The constants of a world.
@@ -78,6 +97,8 @@ pub(super) struct Setting {
     /// Those of them that are replicas of the key.
     pub replicas: Vec<NodeId>,
     pub key: Key,
+    /// The configurations of a group, the first epoch first.
+    pub configurations: Vec<Arc<Configuration>>,
     pub is_durable: bool,
     /// Timers may fire.
     pub has_timers: bool,
@@ -100,6 +121,7 @@ pub(super) struct ExploredNode<P: Protocol> {
     timers: BTreeSet<(Nanos, TimerId)>,
     now: Nanos,
     stored: Stored,
+    lent: Lent,
     is_quiet: bool,
 }
 
@@ -153,31 +175,29 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         let mut metas = Metas::default();
         metas.set_open_ticket(Ticket::DURABLE);
         let (protocol, now) = (P::open(env), Nanos::from_secs(1));
-        let timers = BTreeSet::new();
-        let mut node =
-            ExploredNode { protocol, cache, metas, sets, peers, timers, now, stored, is_quiet };
+        let (timers, lent) = (BTreeSet::new(), Lent::default());
+        let mut node = ExploredNode {
+            protocol,
+            cache,
+            metas,
+            sets,
+            peers,
+            timers,
+            now,
+            stored,
+            lent,
+            is_quiet,
+        };
         node.load(setting);
         node
     }
 
-    /// Installs the only configuration: the first process of every replica.
-    fn install(&mut self, setting: &Setting) {
-        let member = |(place, &node): (usize, &NodeId)| GroupMember {
-            node,
-            incarnation: Incarnation(1),
-            image: ImageId(u64::from(node.0)),
-            serial: Serial(1 + place as u32),
-            role: Role::Full,
-        };
-        let configuration = Arc::new(Configuration {
-            epoch: Epoch(1),
-            members: setting.replicas.iter().enumerate().map(member).collect(),
-            lease: Nanos::from_secs(1),
-            extra: Bytes::new(),
-        });
-        let mut fx = Effects::default();
-        let event = GroupEvent::Install { configuration, role: Some(Role::Full) };
-        self.with_context(&mut fx, |protocol, cx| protocol.on(cx, Event::Group(event)));
+    fn install(&mut self, setting: &Setting, epoch: u32) -> GroupEvent {
+        let configuration = setting.configurations[epoch as usize - 1].clone();
+        let member = configuration.member(self.peers.me());
+        let role = member.map(|member| member.role);
+        self.lent.set(if role.is_some() { epoch } else { 0 });
+        GroupEvent::Install { configuration, role }
     }
 
     /// Loads all stored registers.
@@ -200,7 +220,9 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             self.with_context(&mut fx, |protocol, cx| protocol.on_meta_loaded(cx, shard));
         }
         if P::PROPERTIES.needs_config {
-            self.install(setting);
+            let event = self.install(setting, 1);
+            let mut fx = Effects::default();
+            self.with_context(&mut fx, |protocol, cx| protocol.on(cx, Event::Group(event)));
         }
     }
 
@@ -221,7 +243,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             rng: &mut Prng::new(1),
             replicas: Replicas { set: self.sets.any(), peers: &self.peers },
             sets: &self.sets,
-            lease: Lease { leases: &AlwaysLeased, database: Database(0) },
+            lease: Lease { leases: &self.lent, database: Database(0) },
             update: &SimUpdate,
         };
         run(&mut self.protocol, &mut cx);
@@ -261,6 +283,17 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             }
             Input::Wipe => self.wipe(setting, &mut output)?,
             Input::Restart => self.restart(setting),
+            Input::Wedge(epoch) => {
+                self.lent.set(0);
+                let event = GroupEvent::Wedge { epoch: Epoch(epoch) };
+                self.step(setting, Event::Group(event), &mut output)?;
+            }
+            Input::Install(epoch) => {
+                let event = self.install(setting, epoch);
+                self.step(setting, Event::Group(event), &mut output)?;
+            }
+            Input::EndLease(epoch) if self.lent.get() < epoch => self.lent.set(0),
+            Input::EndLease(_) => {}
             Input::Gone(node) => self.lose_peer(setting, NodeId(node), &mut output)?,
             Input::Back(node) => {
                 let known = self.peers.get(NodeId(node)).map_or(0, |it| it.incarnation.0);
@@ -401,6 +434,15 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         if let Some(violation) = fx.violation {
             return Err(violation.0);
         }
+        for report in fx.group {
+            match report {
+                GroupReport::Copied { epoch } => output.copied = Some(epoch.0),
+                GroupReport::Sealed { .. } => {}
+                GroupReport::Erased { .. } | GroupReport::Lost => {
+                    return Err(format!("it reports {report:?}, and no register was lost"));
+                }
+            }
+        }
         let mut own = Vec::new();
         if !self.is_quiet {
             self.timers.extend(fx.timers.into_iter().map(|(timer, at)| (at, timer)));
@@ -464,7 +506,9 @@ impl<P: Protocol + Debug> ExploredNode<P> {
         let mut text = String::new();
         let stored = (&self.stored.record, &self.stored.meta);
         write!(text, "{:?}{found:?}{meta:?}{:?}", self.protocol, self.peers)
-            .and_then(|()| write!(text, "{:?}{:?}{stored:?}", self.timers, self.now))
+            .and_then(|()| {
+                write!(text, "{:?}{:?}{stored:?}{}", self.timers, self.now, self.lent.get())
+            })
             .expect("a String accepts every write");
         hash(ranked(&text).as_bytes())
     }

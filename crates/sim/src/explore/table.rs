@@ -48,12 +48,14 @@ pub(super) struct NodeStep {
     /// Messages by number, with their addressees.
     pub sends: Vec<(u32, usize)>,
     pub ended: Vec<(u64, CommandEnd)>,
+    pub copied: Option<u32>,
 }
 
 impl NodeStep {
     /// True unless it leaves that state without an output.
     pub(super) fn changes(&self, state: u32) -> bool {
-        self.next != state || !self.sends.is_empty() || !self.ended.is_empty()
+        let is_silent = self.sends.is_empty() && self.ended.is_empty() && self.copied.is_none();
+        self.next != state || !is_silent
     }
 }
 
@@ -213,7 +215,7 @@ impl<P: Protocol + Debug> StepTable<P> {
             let to = envelope.to;
             sends.push((self.number_envelope(envelope), to));
         }
-        Ok(NodeStep { next, sends, ended: output.ended })
+        Ok(NodeStep { next, sends, ended: output.ended, copied: output.copied })
     }
 
     fn note(&mut self, state: u32, input: Input, step: &Result<NodeStep, String>) {
@@ -249,12 +251,14 @@ impl<P: Protocol + Debug> StepTable<P> {
             let digest = tried.digest(&self.setting);
             let envelope = Some(self.envelope(message).clone());
             let output = tried.take(&self.setting, Input::Deliver(message), envelope);
-            let is_silent =
-                output.is_ok_and(|output| output.sends.is_empty() && output.ended.is_empty());
+            let is_silent = output.is_ok_and(|output| {
+                output.sends.is_empty() && output.ended.is_empty() && output.copied.is_none()
+            });
             if is_silent && tried.digest(&self.setting) == digest {
                 node = Some(tried);
                 let index = self.computed.len() as u32;
-                let nothing = NodeStep { next: state, sends: Vec::new(), ended: Vec::new() };
+                let (sends, ended) = (Vec::new(), Vec::new());
+                let nothing = NodeStep { next: state, sends, ended, copied: None };
                 self.computed.push(Ok(nothing));
                 self.steps.insert((state, Input::Deliver(message)), index);
             } else {

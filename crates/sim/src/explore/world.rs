@@ -8,6 +8,7 @@ use types::{Key, NodeId, SessionId, Wire};
 
 use super::clients::{self, CommandEnd, Outcomes, Planned};
 use super::dead::DeadMessages;
+use super::epochs::{self, Epochs};
 use super::node::{Input, Setting, hash};
 use super::table::{self, StepTable};
 use super::{Budget, WorldPlan};
@@ -30,6 +31,12 @@ pub(super) enum Choice {
     Wipe(usize),
     /// A node starts again with its stored state.
     Restart(usize),
+    /// A node seals the active epoch and those below.
+    Wedge(usize),
+    /// The next epoch begins: the register holds it.
+    Activate,
+    /// A node learns of the active epoch.
+    Install(usize),
 }
 
 #[derive(Clone)]
@@ -40,6 +47,7 @@ pub(super) struct ExploredWorld {
     bag: Vec<u32>,
     outcomes: u32,
     left: Budget,
+    epochs: Epochs,
 }
 
 /// The rules of a plan, and the table of all computed steps.
@@ -67,6 +75,7 @@ impl<P: Protocol + Debug> Rules<P> {
             ids: (1..=plan.nodes).map(NodeId).collect(),
             replicas: (1..=plan.replicas).map(NodeId).collect(),
             key: Key::new(b"key"),
+            configurations: epochs::configurations(plan),
             is_durable: plan.budget.restarts > 0,
             has_timers: plan.budget.timers > 0,
             commands: planned.iter().map(|it| (session(it), encode(&it.input, 0))).collect(),
@@ -81,12 +90,14 @@ impl<P: Protocol + Debug> Rules<P> {
         let nothing = self.planned.iter().map(|_| None).collect();
         let outcomes = self.table.number_outcomes(nothing, |_| Ok(()));
         let nodes = (0..count as u32).map(Some).collect();
-        ExploredWorld { nodes, bag: Vec::new(), outcomes, left: self.budget }
+        let epochs = Epochs::first(count);
+        ExploredWorld { nodes, bag: Vec::new(), outcomes, left: self.budget, epochs }
     }
 
     /// All events that may happen now.
     pub(super) fn choices(&self, world: &ExploredWorld) -> Vec<Choice> {
         let mut choices = Vec::new();
+        let setting = self.table.setting();
         let outcomes = self.table.outcomes(world.outcomes);
         if self.is_over(outcomes) {
             return choices;
@@ -114,7 +125,10 @@ impl<P: Protocol + Debug> Rules<P> {
             choices.extend((left.stops > 0).then_some(Choice::Stop(node)));
             choices.extend((left.wipes > 0).then_some(Choice::Wipe(node)));
             choices.extend((left.restarts > 0).then_some(Choice::Restart(node)));
+            choices.extend(world.epochs.may_wedge(setting, node).then_some(Choice::Wedge(node)));
+            choices.extend(world.epochs.may_install(node).then_some(Choice::Install(node)));
         }
+        choices.extend(world.epochs.may_activate(setting).then_some(Choice::Activate));
         choices
     }
 
@@ -179,6 +193,23 @@ impl<P: Protocol + Debug> Rules<P> {
                 self.apply(&mut next, node, input)?;
                 self.tell_others(&mut next, node, Input::Back)?;
             }
+            Choice::Wedge(node) => {
+                let epoch = next.epochs.wedge(node);
+                self.apply(&mut next, node, Input::Wedge(epoch))?;
+            }
+            Choice::Activate => {
+                let epoch = next.epochs.activate();
+                for node in 0..next.nodes.len() {
+                    self.apply(&mut next, node, Input::EndLease(epoch))?;
+                }
+            }
+            Choice::Install(node) => {
+                let (epoch, must_seal) = next.epochs.install(node);
+                if must_seal {
+                    self.apply(&mut next, node, Input::Wedge(epoch))?;
+                }
+                self.apply(&mut next, node, Input::Install(epoch))?;
+            }
         }
         self.drop_dead(&mut next);
         next.bag.sort_unstable();
@@ -205,6 +236,7 @@ impl<P: Protocol + Debug> Rules<P> {
             self.table.step(state, input).map_err(|reason| format!("n{}: {reason}", node + 1))?;
         let changes = step.changes(state);
         world.nodes[node] = Some(step.next);
+        world.epochs.note_copied(node, step.copied);
         for &(message, to) in &step.sends {
             if world.nodes[to].is_some() {
                 world.bag.push(message);
@@ -284,6 +316,9 @@ impl<P: Protocol + Debug> Rules<P> {
             Choice::Stop(node) => format!("n{} stops", node + 1),
             Choice::Wipe(node) => format!("n{} starts without its memory", node + 1),
             Choice::Restart(node) => format!("n{} starts with its stored state", node + 1),
+            Choice::Wedge(node) => format!("n{} seals its epoch", node + 1),
+            Choice::Activate => "the next epoch begins".to_string(),
+            Choice::Install(node) => format!("n{} installs the active epoch", node + 1),
         }
     }
 }
@@ -298,6 +333,7 @@ impl ExploredWorld {
         scratch.extend(self.outcomes.to_le_bytes());
         let Budget { duplicates, stops, wipes, restarts, timers } = self.left;
         scratch.extend([duplicates, stops, wipes, restarts, timers]);
+        self.epochs.add_to(scratch);
         self.bag.iter().for_each(|message| scratch.extend(message.to_le_bytes()));
         hash(scratch)
     }
