@@ -102,6 +102,8 @@ base::mutations! {
     StoreOlder = "store-older",
     /// A deletion drops the register with its version.
     DropTombstone = "drop-tombstone",
+    /// An ended key is answered as absent before a majority holds its end.
+    EndUnstored = "end-unstored",
     /// A recovering replica asks a majority that includes itself.
     RecoverFromSelf = "recover-from-self",
     /// A write is validated once a majority has acknowledged it.

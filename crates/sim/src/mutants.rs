@@ -137,7 +137,11 @@ fn config_of(protocol: &str) -> SimConfig {
 
 /// Some mistakes need clients of one kind.
 fn config_of_mistake(protocol: &str, mutation: Mutation) -> SimConfig {
-    let mix = mutation.name().starts_with("once-").then_some(Mix::Retries);
+    let mix = match mutation {
+        Mutation::EndUnstored => Some(Mix::PlainExpiry),
+        Mutation::ExpireByOne if protocol == "abd" => Some(Mix::PlainExpiry),
+        _ => mutation.name().starts_with("once-").then_some(Mix::Retries),
+    };
     let needs_media_faults =
         matches!(mutation, Mutation::NoPatrol | Mutation::OlderIsLag | Mutation::OneHolderWins);
     let media_faults = if needs_media_faults { MEDIA_FAULTS } else { 0 };
@@ -156,11 +160,13 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::ExposeUnflushed
         | Mutation::AnswerCountedTwice
         | Mutation::ReplyBeforeStored
+        | Mutation::ExpireByOne
         | Mutation::StaleAnswers => &["rmwpaxos", "abd"],
         Mutation::NoWriteBack
         | Mutation::StoreOlder
         | Mutation::DropTombstone
         | Mutation::BareNumber
+        | Mutation::EndUnstored
         | Mutation::RecoverFromSelf => &["abd"],
         Mutation::ValidateByMajority
         | Mutation::AckLosingRmw

@@ -270,6 +270,7 @@ impl Profile {
             keys: {
                 let mut keys = draw_scripts(&mut scripts, draw_keys(rng, theme, given), given);
                 draw_collections(rng, &mut keys, given);
+                draw_plain_expiry(rng, &mut keys, given);
                 keys
             },
             ttl_max: (length / MILLI / 4).clamp(2, 60),
@@ -295,6 +296,7 @@ impl Profile {
     /// Some runs have keys with requests under `ONCE`.
     fn draw_repeats(&mut self, rng: &mut Prng, given: &Given, length: u64) {
         match given.mix {
+            Some(Mix::Expiry) if !given.read_modify_write => self.keys.fill(Mix::PlainExpiry),
             Some(mix) => self.keys.fill(mix),
             None if given.tells_changes && rng.below(7) == 3 => {
                 let repeated = self.keys.iter_mut().filter(|_| rng.chance(0.7));
@@ -377,6 +379,9 @@ const SPREAD_SALT: u64 = 57;
 /// Share of runs with collections.
 const COLLECTIONS_CHANCE: f64 = 0.2;
 const COLLECTIONS_SALT: u64 = 58;
+/// Runs with times to live under a protocol with plain writes only.
+const PLAIN_EXPIRY_CHANCE: f64 = 0.3;
+const PLAIN_EXPIRY_SALT: u64 = 60;
 /// Share of runs with transactions.
 const TRANSACTIONS_CHANCE: f64 = 0.08;
 const TRANSACTIONS_SALT: u64 = 59;
@@ -533,6 +538,15 @@ fn draw_collections(rng: &Prng, keys: &mut [Mix], given: &Given) {
         for mix in keys.iter_mut().filter(is_plain) {
             *mix = *apart.pick(Mix::COLLECTIONS);
         }
+    }
+}
+
+/// Plain writes may have a time to live, too. Drawn apart.
+fn draw_plain_expiry(rng: &Prng, keys: &mut [Mix], given: &Given) {
+    let apart = &mut Prng::new(rng.clone().next_u64() ^ PLAIN_EXPIRY_SALT);
+    if !given.read_modify_write && given.expires && apart.chance(PLAIN_EXPIRY_CHANCE) {
+        let is_plain = |mix: &&mut Mix| Mix::PLAIN.contains(mix);
+        keys.iter_mut().filter(is_plain).for_each(|mix| *mix = Mix::PlainExpiry);
     }
 }
 

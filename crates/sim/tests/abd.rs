@@ -6,7 +6,7 @@ use protocols::abd::{Abd, Message};
 use sim::clients::Ended;
 use sim::scenario::Scenario;
 use sim::workload::operation::Output;
-use sim::{Durability, FaultSet, SimConfig, run};
+use sim::{Durability, FaultSet, Mix, SimConfig, run};
 
 /// Runs seeds; the first failure is printed with the line that replays it.
 fn check(config: &SimConfig, seeds: std::ops::Range<u64>) {
@@ -29,6 +29,12 @@ fn holds_under_all_faults_on_every_medium() {
         let config = SimConfig::new("abd", 0);
         check(&SimConfig { durability: Some(durability), ops: 100, ..config }, 0..40);
     }
+}
+
+#[test]
+fn times_to_live_hold_under_all_faults() {
+    let config = SimConfig::new("abd", 0);
+    check(&SimConfig { mix: Some(Mix::PlainExpiry), ops: 100, ..config }, 0..40);
 }
 
 #[test]

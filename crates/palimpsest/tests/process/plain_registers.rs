@@ -2,7 +2,7 @@
 
 use bench::client::Value;
 
-use crate::support::{Nodes, config};
+use crate::support::{Nodes, config, eventually};
 
 const REFUSED: &str = "ERR not supported by protocol 'abd'";
 
@@ -58,6 +58,20 @@ fn plain_registers_are_deleted_and_flushed() {
 }
 
 #[test]
+fn plain_registers_end_after_their_time() {
+    let nodes = start("volatile");
+    assert_eq!(nodes.ask(0, "SET long 1 EX 500"), Value::ok());
+    assert!(matches!(nodes.ask(1, "TTL long"), Value::Integer(490..=500)));
+    assert_eq!(nodes.ask(2, "SET long 2"), Value::ok());
+    assert_eq!(nodes.ask(0, "TTL long"), Value::Integer(-1));
+    assert_eq!(nodes.ask(0, "PSETEX short 30 1"), Value::ok());
+    eventually("it ends", || nodes.ask(1, "GET short") == Value::Nil);
+    assert_eq!(nodes.ask(0, "EXISTS short"), Value::Integer(0));
+    assert_eq!(nodes.ask(2, "DEL short"), Value::Integer(0));
+    assert_eq!(keys(&nodes, 2), [Value::text("long")]);
+}
+
+#[test]
 fn plain_registers_refuse_conditional_writes() {
     let nodes = start("volatile");
     assert_eq!(nodes.ask(0, "SET x 1"), Value::ok());
@@ -66,7 +80,8 @@ fn plain_registers_refuse_conditional_writes() {
         "APPEND x y",
         "SETNX x 2",
         "SET x 2 XX",
-        "SET x 2 EX 5",
+        "SET x 2 KEEPTTL",
+        "GETEX x EX 5",
         "GETSET x 2",
         "GETDEL x",
         "EXPIRE x 5",

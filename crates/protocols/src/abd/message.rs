@@ -1,58 +1,13 @@
-//! The messages between ABD nodes, and the version that orders values.
+//! The messages between ABD nodes.
 
-use bytes::Bytes;
-use types::wire::{put_blob, put_varint};
+use types::wire::put_varint;
 use types::{Key, Malformed, Reader, Wire};
 
+use super::register::Register;
+use super::reports::Report;
 use crate::protocol;
 use crate::protocol::Touches;
 use crate::toolkit::pager::{PAGE_KINDS_MAX, PageMessage};
-use crate::toolkit::stamp::Stamp;
-
-/// Orders the values of one register.
-pub type Version = Stamp;
-
-/// The value in a report.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reported {
-    /// Deleted, or never written.
-    Nothing,
-    /// There is one, and it was not asked for.
-    Omitted,
-    Value(Bytes),
-}
-
-impl Reported {
-    /// The value, if it is there and was asked for.
-    #[must_use]
-    pub fn into_value(self) -> Option<Bytes> {
-        match self {
-            Reported::Value(value) => Some(value),
-            Reported::Nothing | Reported::Omitted => None,
-        }
-    }
-}
-
-/// A register as its replica reports it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
-    pub version: Version,
-    pub value: Reported,
-}
-
-impl Report {
-    /// The report of a register that does not exist.
-    pub const ABSENT: Report = Report { version: Version::NONE, value: Reported::Nothing };
-
-    #[must_use]
-    pub fn without_value(&self) -> Report {
-        let value = match self.value {
-            Reported::Nothing => Reported::Nothing,
-            Reported::Omitted | Reported::Value(_) => Reported::Omitted,
-        };
-        Report { version: self.version, value }
-    }
-}
 
 /// `op` names one operation of one process start. So an answer to an earlier process is never
 /// counted for this one.
@@ -68,12 +23,10 @@ pub enum Message {
         key: Key,
         report: Report,
     },
-    /// `value: None` deletes.
     Store {
         op: u64,
         key: Key,
-        version: Version,
-        value: Option<Bytes>,
+        register: Register,
     },
     Stored {
         op: u64,
@@ -83,8 +36,12 @@ pub enum Message {
     Adopt {
         walk: u64,
         key: Key,
-        version: Version,
-        value: Option<Bytes>,
+        register: Register,
+    },
+    /// To this node itself: is the time to live of this key over?
+    Look {
+        op: u64,
+        key: Key,
     },
     Paging(PageMessage<Report>),
 }
@@ -100,51 +57,10 @@ impl protocol::Message for Message {
             | Message::State { key, .. }
             | Message::Store { key, .. }
             | Message::Stored { key, .. }
-            | Message::Adopt { key, .. } => Touches::Key(key),
+            | Message::Adopt { key, .. }
+            | Message::Look { key, .. } => Touches::Key(key),
             Message::Paging(message) => Touches::Shard(message.shard()),
         }
-    }
-}
-
-impl Wire for Reported {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Reported::Omitted => out.push(0),
-            Reported::Nothing => out.push(1),
-            Reported::Value(value) => {
-                out.push(2);
-                value.encode(out);
-            }
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Reported, Malformed> {
-        match reader.u8()? {
-            0 => Ok(Reported::Omitted),
-            1 => Ok(Reported::Nothing),
-            2 => Ok(Reported::Value(Bytes::decode(reader)?)),
-            _ => Err(Malformed),
-        }
-    }
-}
-
-/// Appends an optional value.
-pub(super) fn put_value(out: &mut Vec<u8>, value: Option<&Bytes>) {
-    match value {
-        None => out.push(0),
-        Some(value) => {
-            out.push(1);
-            put_blob(out, value);
-        }
-    }
-}
-
-/// Reads the bytes of [`put_value`].
-pub(super) fn take_value(reader: &mut Reader<'_>) -> Result<Option<Bytes>, Malformed> {
-    match reader.u8()? {
-        0 => Ok(None),
-        1 => Ok(Some(Bytes::decode(reader)?)),
-        _ => Err(Malformed),
     }
 }
 
@@ -156,23 +72,13 @@ fn take_bool(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     }
 }
 
-impl Wire for Report {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.version.encode(out);
-        self.value.encode(out);
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Report, Malformed> {
-        Ok(Report { version: Version::decode(reader)?, value: Reported::decode(reader)? })
-    }
-}
-
 // The lower kinds are those of pages.
 const QUERY: u8 = 4;
 const STATE: u8 = 5;
 const STORE: u8 = 6;
 const STORED: u8 = 7;
 const ADOPT: u8 = 8;
+const LOOK: u8 = 9;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -190,17 +96,16 @@ impl Wire for Message {
                 head(STATE, *op, key);
                 report.encode(out);
             }
-            Message::Store { op, key, version, value } => {
+            Message::Store { op, key, register } => {
                 head(STORE, *op, key);
-                version.encode(out);
-                put_value(out, value.as_ref());
+                register.encode(out);
             }
             Message::Stored { op, key } => head(STORED, *op, key),
-            Message::Adopt { walk, key, version, value } => {
+            Message::Adopt { walk, key, register } => {
                 head(ADOPT, *walk, key);
-                version.encode(out);
-                put_value(out, value.as_ref());
+                register.encode(out);
             }
+            Message::Look { op, key } => head(LOOK, *op, key),
             Message::Paging(message) => message.encode(out),
         }
     }
@@ -214,15 +119,10 @@ impl Wire for Message {
         Ok(match kind {
             QUERY => Message::Query { op, key, want_value: take_bool(reader)? },
             STATE => Message::State { op, key, report: Report::decode(reader)? },
-            STORE => {
-                let (version, value) = (Version::decode(reader)?, take_value(reader)?);
-                Message::Store { op, key, version, value }
-            }
+            STORE => Message::Store { op, key, register: Register::decode(reader)? },
             STORED => Message::Stored { op, key },
-            ADOPT => {
-                let (version, value) = (Version::decode(reader)?, take_value(reader)?);
-                Message::Adopt { walk: op, key, version, value }
-            }
+            ADOPT => Message::Adopt { walk: op, key, register: Register::decode(reader)? },
+            LOOK => Message::Look { op, key },
             _ => return Err(Malformed),
         })
     }
@@ -230,28 +130,30 @@ impl Wire for Message {
 
 #[cfg(test)]
 mod tests {
-    use types::{Incarnation, NodeId};
+    use base::Millis;
 
+    use super::super::register::tests::register;
     use super::*;
+    use crate::toolkit::countdown::Countdown;
 
     fn messages() -> Vec<Message> {
         let key = Key::new(b"k");
-        let version = Version { number: 300, writer: NodeId(2), incarnation: Incarnation(7) };
-        let value = Bytes::from_static(b"v");
-        let report = |value| Report { version, value };
+        let register = register(300, true);
+        let countdown = Countdown::Running(Millis(200));
+        let report = Report { register: register.clone(), countdown };
         let page = PageMessage::Page {
             id: 6,
             from_hash: 9,
-            entries: vec![(key.clone(), report(Reported::Value(value.clone())))],
+            entries: vec![(key.clone(), report.clone())],
             next_hash: Some(u64::MAX),
         };
         vec![
             Message::Query { op: 1, key: key.clone(), want_value: true },
-            Message::State { op: 2, key: key.clone(), report: report(Reported::Nothing) },
-            Message::State { op: 2, key: key.clone(), report: report(Reported::Omitted) },
-            Message::Store { op: 3, key: key.clone(), version, value: Some(value) },
+            Message::State { op: 2, key: key.clone(), report },
+            Message::Store { op: 3, key: key.clone(), register: register.clone() },
             Message::Stored { op: 4, key: key.clone() },
-            Message::Adopt { walk: 7, key, version, value: None },
+            Message::Adopt { walk: 7, key: key.clone(), register: register.ended() },
+            Message::Look { op: 0, key },
             Message::Paging(page),
         ]
     }

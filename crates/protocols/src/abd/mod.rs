@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `Query` -> `State` | version, and the value on demand |
 //! | `Store` -> `Stored` | hold this version or a newer one |
+//! | `Look` | to this node itself: is the time to live of this key over? |
 //! | `Paging` | listings and recovery of shards ([`crate::toolkit::pager`]) |
 //! | `Adopt` | to this node itself: the recovered content of a register |
 //!
@@ -27,32 +28,34 @@
 //! 4. A forgotten register answers no request until it is recovered from a majority of *others*.
 //! 5. A version is at most the newest that this process minted, or it is foreign.
 //!
-//! Departures: a command whose effect depends on the state is refused. So is a time to live, since
-//! expiry is a conditional delete. `DEL` is a plain write of a tombstone; its reply shows the state
-//! that its query saw. The tombstone is kept for ever: collection needs floors per shard. A store
-//! below a floor could neither be accepted nor be repeated under a newer version. A read waits
-//! [`PATIENCE`] for the remaining replicas before it writes back.
+//! Departures: a command whose effect depends on the state is refused. A write may have a time to
+//! live: its end is a version of its own ([`Version`]), which any node may store (`ending.rs`).
+//! `DEL` is a plain write of a tombstone; its reply shows the state that its query saw. The
+//! tombstone is kept for ever: collection needs floors per shard. A store below a floor could
+//! neither be accepted nor be repeated under a newer version. A read waits [`PATIENCE`] for the
+//! remaining replicas before it writes back.
 //!
 //! Start reading at `Abd::on`.
 
+mod ending;
 pub mod message;
 pub mod operation;
 mod paging;
 mod recovery;
 pub mod register;
+pub mod reports;
 mod requests;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use base::Nanos;
-use bytes::Bytes;
 use types::{Key, NodeId, SessionId, Ticket};
 
-use message::Report;
-pub use message::{Message, Version};
+pub use message::Message;
 use operation::{Kind, Operation, Phase};
 use paging::held;
-pub use register::Register;
+pub use register::{Register, Version};
+use reports::Report;
 
 use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
@@ -62,13 +65,17 @@ use crate::protocol::{
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::replicas::Replicas;
 use crate::toolkit::due::Due;
+use crate::toolkit::ends::Ends;
 use crate::toolkit::explainer::{EXPLAINER_TICK, Explainer};
 use crate::toolkit::no_meta::NoMeta;
-use crate::toolkit::pager::{PAGER_TICK, Pager};
+use crate::toolkit::pager::{PAGER_TICK, Paged as _, Pager};
+use crate::toolkit::sweep::Sweep;
 
 /// How long a read waits for the remaining replicas before it writes back.
 pub const PATIENCE: Nanos = Nanos::from_millis(2);
 const TICK: TimerId = TimerId(0);
+const ENDS: TimerId = TimerId(3);
+const SWEEP: TimerId = TimerId(4);
 
 /// One instance of ABD.
 #[derive(Debug)]
@@ -87,6 +94,11 @@ pub struct Abd {
     recovering: BTreeMap<Key, u64>,
     pager: Pager<Report>,
     explainer: Explainer<Message>,
+    /// When times to live are over.
+    ends: Ends,
+    sweep: Sweep,
+    /// The registers from before this start were not swept yet.
+    is_new: bool,
 }
 
 type Cx<'a> = Context<'a, Abd>;
@@ -123,6 +135,9 @@ impl Protocol for Abd {
             waiting_count: 0,
             due: Due::new(TICK),
             recovering: BTreeMap::new(),
+            ends: Ends::new(ENDS),
+            sweep: Sweep::new(SWEEP),
+            is_new: true,
         }
     }
 
@@ -134,7 +149,12 @@ impl Protocol for Abd {
             Event::Peer { from, message } => self.on_message(cx, from, message),
             Event::Timer(PAGER_TICK) => self.pager.on_tick(cx),
             Event::Timer(EXPLAINER_TICK) => self.explainer.on_tick(cx),
+            Event::Timer(ENDS) => self.on_ends(cx),
+            Event::Timer(SWEEP) => self.sweep.on_timer(cx, &self.env),
             Event::Timer(_) => self.on_tick(cx),
+            Event::Scanned(scanned) if self.sweep.on_scanned(cx, &scanned) => {
+                self.on_swept(cx, scanned);
+            }
             Event::Scanned(scanned) => self.pager.on_scanned(cx, scanned),
             Event::Forgotten { shard } => self.on_forgotten(cx, shard),
             // Timers resend unanswered messages. A tally is checked against the view when it
@@ -146,14 +166,20 @@ impl Protocol for Abd {
             | Event::Group(_)
             | Event::Turn => {}
         }
+        if std::mem::take(&mut self.is_new) {
+            self.sweep.begin(cx, &self.env);
+        }
+        if self.ends.take_short() {
+            self.sweep.plan(cx);
+        }
         self.due.arm(cx.fx);
+        self.ends.arm(cx.fx);
         self.pager.arm(cx);
         self.explainer.arm(cx);
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
-        let len = |value: &Bytes| Weight::of_key(key.bytes().len() + value.len(), false);
-        register.value.as_ref().map_or(Weight::NONE, len)
+        register.content.weight(key)
     }
 
     fn check(
@@ -162,10 +188,10 @@ impl Protocol for Abd {
         _replicas: Replicas<'_>,
     ) -> Result<(), Violation> {
         for (id, op) in &self.ops {
-            if let (Phase::Store { version, .. }, Kind::Write { .. }) = (&op.phase, &op.kind)
-                && version.number > self.minted
+            if let (Phase::Store { register, .. }, Kind::Write { .. }) = (&op.phase, &op.kind)
+                && register.version.stamp.number > self.minted
             {
-                let minted = self.minted;
+                let (version, minted) = (register.version, self.minted);
                 return Err(Violation(format!("abd: op {id} stores {version:?} above {minted}")));
             }
         }
@@ -177,6 +203,7 @@ impl Protocol for Abd {
             && self.lanes.is_empty()
             && self.pager.is_idle()
             && self.explainer.is_idle()
+            && self.sweep.is_idle()
     }
 
     fn stats(&self, stats: &mut Stats) {
@@ -193,8 +220,8 @@ impl Abd {
             Message::Query { op, key, want_value } => {
                 self.on_query(cx, from.node, op, &key, want_value);
             }
-            Message::Store { op, key, version, value } => {
-                self.on_store(cx, from.node, op, key, version, value);
+            Message::Store { op, key, register } => {
+                self.on_store(cx, from.node, op, key, register);
             }
             Message::State { op: id, report, .. } => {
                 if self.explainer.on_explained(cx, from, id, || held(&report)) {
@@ -217,10 +244,11 @@ impl Abd {
             }
             Message::Paging(message) => self.pager.on_message(cx, from, message),
             // Only this node may send itself recovered registers.
-            Message::Adopt { walk, key, version, value } if from.node == cx.replicas.me() => {
-                self.on_adopt(cx, walk, &key, version, value);
+            Message::Adopt { walk, key, register } if from.node == cx.replicas.me() => {
+                self.on_adopt(cx, walk, &key, register);
             }
-            Message::Adopt { .. } => {}
+            Message::Look { key, .. } if from.node == cx.replicas.me() => self.on_look(cx, key),
+            Message::Adopt { .. } | Message::Look { .. } => {}
         }
     }
 
@@ -230,7 +258,8 @@ impl Abd {
                 return self.recover(cx, key);
             }
             CachedRegister::Absent | CachedRegister::Lost => Report::ABSENT,
-            CachedRegister::Present(register) => register.report(want_value),
+            CachedRegister::Present(register) if want_value => Report::of(register, cx),
+            CachedRegister::Present(register) => Report::of(register, cx).without_values(),
         };
         let mut after = cx.cache.ticket(key);
         if mutation::is(Mutation::ExposeUnflushed) {
@@ -239,34 +268,20 @@ impl Abd {
         cx.fx.send(from, Message::State { op, key: key.clone(), report }, after);
     }
 
-    fn on_store(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: NodeId,
-        op: u64,
-        key: Key,
-        version: Version,
-        value: Option<Bytes>,
-    ) {
-        match cx.cache.get(&key) {
-            CachedRegister::Lost if !mutation::is(Mutation::NoRecovery) => {
-                return self.recover(cx, &key);
-            }
-            CachedRegister::Absent | CachedRegister::Lost => {
-                cx.cache.put(&key, Register { version, value });
-                cx.cache.persist(&key);
-            }
-            CachedRegister::Present(_) => {
-                if mutation::is(Mutation::StoreOlder)
-                    && let Some(register) = cx.cache.get_mut(&key)
-                {
-                    register.version = Version::NONE;
-                }
-                store(cx, &key, version, value);
-            }
+    fn on_store(&mut self, cx: &mut Cx<'_>, from: NodeId, op: u64, key: Key, register: Register) {
+        if matches!(cx.cache.get(&key), CachedRegister::Lost) && !mutation::is(Mutation::NoRecovery)
+        {
+            return self.recover(cx, &key);
         }
+        if mutation::is(Mutation::StoreOlder)
+            && let Some(held) = cx.cache.get_mut(&key)
+        {
+            held.version = Version::NONE;
+        }
+        self.store(cx, &key, register);
         if mutation::is(Mutation::DropTombstone)
-            && matches!(cx.cache.get(&key), CachedRegister::Present(Register { value: None, .. }))
+            && let CachedRegister::Present(register) = cx.cache.get(&key)
+            && register.content.is_empty()
         {
             cx.cache.remove(&key);
         }
@@ -284,12 +299,5 @@ impl Abd {
         for id in self.due.take(cx.now) {
             self.on_op_due(cx, id);
         }
-    }
-}
-
-/// Stores into a register that is there.
-fn store(cx: &mut Cx<'_>, key: &Key, version: Version, value: Option<Bytes>) {
-    if cx.cache.get_mut(key).is_some_and(|register| register.store(version, value)) {
-        cx.cache.persist(key);
     }
 }

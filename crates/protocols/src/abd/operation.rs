@@ -2,14 +2,12 @@
 //!
 //! An operation counts answers and returns the next step; `Abd` sends the messages.
 
-use std::cmp::Ordering;
-
 use base::Nanos;
 use bytes::Bytes;
-use types::limits::MEMBERS_MAX;
-use types::{AmnesiaCount, Key, NodeId, Reply, SessionId, Tag};
+use types::{Key, NodeId, Reply, SessionId, Tag, TimeToLive};
 
-use super::message::{Report, Reported, Version};
+use super::register::{Register, Version};
+use super::reports::Answers;
 use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
 use crate::replicas::Replicas;
@@ -27,6 +25,7 @@ pub enum Kind {
         tag: Tag,
         session: SessionId,
         value: Option<Bytes>,
+        ttl: TimeToLive,
         reply: Reply,
     },
     /// Replies whether the newest version that its query saw was a value.
@@ -38,6 +37,8 @@ pub enum Kind {
     },
     /// This replica forgot the register.
     Recover,
+    /// Ends a value whose time to live is over here.
+    End,
 }
 
 /// The phase of an operation.
@@ -46,7 +47,7 @@ pub enum Phase {
     /// Ask every replica for its version.
     Query,
     /// Making a majority hold this version.
-    Store { version: Version, value: Option<Bytes>, acks: Tally },
+    Store { register: Register, acks: Tally },
 }
 
 /// The next step of an operation.
@@ -59,11 +60,11 @@ pub enum Verdict {
     },
     /// Replicas disagree: store the newest before answering.
     WriteBack,
-    /// The register holds this value.
-    Settled {
-        version: Version,
-        value: Option<Bytes>,
-    },
+    /// A quorum has counted the newest version down. Ask again whether it still is the newest.
+    Confirm,
+    /// It was: store its end.
+    End,
+    Settled(Register),
 }
 
 #[derive(Clone, Debug)]
@@ -77,97 +78,14 @@ pub struct Operation {
     pub resend_after: Nanos,
     /// Other answers may still come soon, so do not write back yet.
     pub is_patient: bool,
-}
-
-/// Reports of distinct replicas on one register.
-#[derive(Clone, Debug)]
-pub struct Answers {
-    tally: Tally,
-    /// By member index; the newest of each member's reports.
-    versions: [Version; MEMBERS_MAX],
-    newest: Version,
-    value: Reported,
-}
-
-impl Default for Answers {
-    fn default() -> Answers {
-        Answers {
-            tally: Tally::default(),
-            versions: [Version::NONE; MEMBERS_MAX],
-            newest: Version::NONE,
-            value: Reported::Nothing,
-        }
-    }
-}
-
-impl Answers {
-    pub fn add(
-        &mut self,
-        replicas: Replicas<'_>,
-        (node, amnesia): (NodeId, AmnesiaCount),
-        report: Report,
-    ) {
-        let Report { version, value } = report;
-        let Some(index) = replicas.index(node) else { return };
-        let is_new = self.tally.add(replicas, node, amnesia);
-        // A replica's versions only grow, so its newest report stands. A report after an amnesia
-        // replaces the earlier ones.
-        self.versions[index] = if is_new { version } else { self.versions[index].max(version) };
-        if version.cmp(&self.newest) == Ordering::Greater {
-            self.newest = version;
-            self.value = value;
-        }
-    }
-
-    #[must_use]
-    pub fn has(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
-        self.tally.has(replicas, node)
-    }
-
-    /// The newest reported version.
-    #[must_use]
-    pub fn newest(&self) -> Version {
-        self.newest
-    }
-
-    /// The value of the newest version.
-    #[must_use]
-    pub fn value(&self) -> Option<Bytes> {
-        self.value.clone().into_value()
-    }
-
-    /// True if the newest version is a value.
-    #[must_use]
-    pub fn is_present(&self) -> bool {
-        self.value != Reported::Nothing
-    }
-
-    /// Replicas known to hold the newest version.
-    #[must_use]
-    pub fn holders(&self, replicas: Replicas<'_>) -> Tally {
-        let mut holders = self.tally;
-        for (index, member) in replicas.members().enumerate() {
-            if self.versions[index] < self.newest {
-                holders.remove(replicas, member.node);
-            }
-        }
-        holders
-    }
-
-    /// True if replicas other than this one that make a quorum have answered.
-    fn is_quorum_of_others(&self, replicas: Replicas<'_>) -> bool {
-        let (set, answered) = (replicas.set, self.tally.places(replicas.set, replicas.peers));
-        if mutation::is(Mutation::RecoverFromSelf) {
-            return set.is_quorum_of(answered | set.own_place());
-        }
-        set.is_quorum_of(answered & !set.own_place())
-    }
+    /// A quorum had counted this version down before the query began.
+    pub over: Option<Version>,
 }
 
 impl Operation {
     #[must_use]
     pub fn wants_value(&self) -> bool {
-        !matches!(self.kind, Kind::Write { .. } | Kind::Delete { .. })
+        matches!(self.kind, Kind::Read { .. } | Kind::Recover)
     }
 
     /// True if this phase still needs the node's answer.
@@ -182,32 +100,29 @@ impl Operation {
     /// Decides the next step by the answers so far.
     #[must_use]
     pub fn verdict(&self, replicas: Replicas<'_>) -> Verdict {
-        match (&self.phase, &self.kind) {
-            (Phase::Store { version, value, acks }, _) => {
-                if !replicas.is_quorum(acks) {
-                    return Verdict::Wait;
-                }
-                Verdict::Settled { version: *version, value: value.clone() }
-            }
-            (Phase::Query, Kind::Write { .. }) if replicas.is_quorum(&self.answers.tally) => {
-                Verdict::Mint { above: self.answers.newest }
-            }
-            (Phase::Query, Kind::Delete { .. }) if replicas.is_quorum(&self.answers.tally) => {
-                // A key that a quorum knows to be absent needs no further tombstone.
-                match replicas.is_quorum(&self.answers.holders(replicas)) {
-                    true if !self.answers.is_present() => self.settled(),
-                    _ => Verdict::Mint { above: self.answers.newest },
-                }
-            }
-            (Phase::Query, Kind::Read { .. }) if replicas.is_quorum(&self.answers.tally) => {
-                self.read_verdict(replicas)
-            }
+        let answers = &self.answers;
+        if let Phase::Store { register, acks } = &self.phase {
+            return match replicas.is_quorum(acks) {
+                true => Verdict::Settled(register.clone()),
+                false => Verdict::Wait,
+            };
+        }
+        match &self.kind {
             // [DISC 2017, recovery] This node lost its own answer, so a majority of *others* must
             // answer.
-            (Phase::Query, Kind::Recover) if self.answers.is_quorum_of_others(replicas) => {
-                self.settled()
-            }
-            (Phase::Query, _) => Verdict::Wait,
+            Kind::Recover if answers.is_quorum_of_others(replicas) => self.settled(),
+            Kind::Recover => Verdict::Wait,
+            _ if !answers.is_quorum(replicas) => Verdict::Wait,
+            Kind::Write { .. } => Verdict::Mint { above: answers.newest().version },
+            _ if self.over == Some(answers.newest().version) => Verdict::End,
+            _ if answers.is_over(replicas) => Verdict::Confirm,
+            // A key that a quorum knows to be absent needs no further tombstone.
+            Kind::Delete { .. } => match replicas.is_quorum(&answers.holders(replicas)) {
+                true if !answers.is_present() => self.settled(),
+                _ => Verdict::Mint { above: answers.newest().version },
+            },
+            Kind::Read { .. } => self.read_verdict(replicas),
+            Kind::End => self.settled(),
         }
     }
 
@@ -216,14 +131,14 @@ impl Operation {
         if is_held || mutation::is(Mutation::NoWriteBack) {
             return self.settled();
         }
-        if self.is_patient && !replicas.is_all(&self.answers.tally) {
+        if self.is_patient && !self.answers.is_all(replicas) {
             return Verdict::Wait;
         }
         Verdict::WriteBack
     }
 
     fn settled(&self) -> Verdict {
-        Verdict::Settled { version: self.answers.newest, value: self.answers.value() }
+        Verdict::Settled(self.answers.newest().clone())
     }
 }
 
@@ -231,11 +146,15 @@ impl Operation {
 mod tests {
     use std::sync::LazyLock;
 
-    use types::{Epoch, Incarnation};
+    use base::Millis;
+    use types::{AmnesiaCount, Epoch, Incarnation};
 
+    use super::super::register::tests::register;
+    use super::super::reports::Report;
     use super::*;
     use crate::peers::Peers;
     use crate::replicas::ReplicaSet;
+    use crate::toolkit::countdown::Countdown;
 
     static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::new(Epoch(1), NodeId(1), &IDS));
     static PEERS: LazyLock<Peers> =
@@ -244,10 +163,6 @@ mod tests {
 
     fn replicas() -> Replicas<'static> {
         Replicas { set: &SET, peers: &PEERS }
-    }
-
-    fn version(number: u64) -> Version {
-        Version { number, writer: NodeId(1), incarnation: Incarnation(1) }
     }
 
     fn operation(kind: Kind) -> Operation {
@@ -260,6 +175,7 @@ mod tests {
             resend_at: Nanos::MAX,
             resend_after: Nanos::MAX,
             is_patient: true,
+            over: None,
         }
     }
 
@@ -268,8 +184,12 @@ mod tests {
     }
 
     fn report(op: &mut Operation, node: u16, number: u64) {
-        let value = Reported::Value(Bytes::from(vec![number as u8]));
-        let report = Report { version: version(number), value };
+        let report = Report { register: register(number, false), countdown: Countdown::None };
+        op.answers.add(replicas(), (NodeId(node), AmnesiaCount(1)), report);
+    }
+
+    fn report_expiring(op: &mut Operation, node: u16, countdown: Countdown) {
+        let report = Report { register: register(4, true), countdown };
         op.answers.add(replicas(), (NodeId(node), AmnesiaCount(1)), report);
     }
 
@@ -279,8 +199,7 @@ mod tests {
         report(&mut op, 1, 4);
         assert_eq!(op.verdict(replicas()), Verdict::Wait);
         report(&mut op, 3, 4);
-        let value = Some(Bytes::from_static(&[4]));
-        assert_eq!(op.verdict(replicas()), Verdict::Settled { version: version(4), value });
+        assert_eq!(op.verdict(replicas()), Verdict::Settled(register(4, false)));
     }
 
     /// S31: returning the newest of two different versions would allow new-then-old.
@@ -293,7 +212,7 @@ mod tests {
         op.is_patient = false;
         assert_eq!(op.verdict(replicas()), Verdict::WriteBack);
         report(&mut op, 3, 5);
-        assert!(matches!(op.verdict(replicas()), Verdict::Settled { .. }));
+        assert!(matches!(op.verdict(replicas()), Verdict::Settled(_)));
     }
 
     #[test]
@@ -303,7 +222,7 @@ mod tests {
         report(&mut op, 2, 4);
         assert_eq!(op.verdict(replicas()), Verdict::Wait);
         report(&mut op, 3, 5);
-        assert!(matches!(op.verdict(replicas()), Verdict::Settled { .. }));
+        assert!(matches!(op.verdict(replicas()), Verdict::Settled(_)));
     }
 
     /// S28: an answer is void once its sender has lost its memory.
@@ -324,5 +243,34 @@ mod tests {
         report(&mut op, 2, 4);
         report(&mut op, 2, 4);
         assert_eq!(op.verdict(replicas()), Verdict::Wait);
+    }
+
+    #[test]
+    fn key_ends_once_a_majority_has_counted() {
+        let running = Countdown::Running(Millis(9));
+        let mut op = read();
+        report_expiring(&mut op, 1, Countdown::Over);
+        report_expiring(&mut op, 2, running);
+        assert_eq!(op.verdict(replicas()), Verdict::Settled(register(4, true)));
+        assert_eq!(op.answers.rest(replicas()), Some(Millis(9)));
+        report_expiring(&mut op, 3, Countdown::Over);
+        assert_eq!(op.verdict(replicas()), Verdict::Confirm);
+    }
+
+    /// A write that ended before the majority had counted is seen by the second query.
+    #[test]
+    fn end_is_stored_only_above_the_newest() {
+        let confirming = || {
+            let over = Some(register(4, true).version);
+            Operation { over, ..operation(Kind::End) }
+        };
+        let mut op = confirming();
+        report_expiring(&mut op, 1, Countdown::Over);
+        report(&mut op, 2, 5);
+        assert_eq!(op.verdict(replicas()), Verdict::Settled(register(5, false)));
+        let mut op = confirming();
+        report_expiring(&mut op, 1, Countdown::Over);
+        report(&mut op, 2, 3);
+        assert_eq!(op.verdict(replicas()), Verdict::End);
     }
 }

@@ -1,12 +1,11 @@
 //! Recovery of forgotten registers: one by one on demand, or as a page of a shard.
 
 use base::Nanos;
-use bytes::Bytes;
 use types::{Key, Shard};
 
-use super::message::Version;
 use super::operation::Kind;
-use super::{Abd, Cx, Register, store};
+use super::register::{Register, Version};
+use super::{Abd, Cx};
 use crate::register_cache::CachedRegister;
 
 /// Registers recovered one by one at a time. Others wait until they are asked for again.
@@ -41,40 +40,21 @@ impl Abd {
     }
 
     /// A register of a page.
-    pub(super) fn on_adopt(
-        &mut self,
-        cx: &mut Cx<'_>,
-        walk: u64,
-        key: &Key,
-        version: Version,
-        value: Option<Bytes>,
-    ) {
+    pub(super) fn on_adopt(&mut self, cx: &mut Cx<'_>, walk: u64, key: &Key, register: Register) {
         // A later amnesia removes the walk and makes its answers worthless.
         if self.pager.has_walk(walk) {
-            self.adopt(cx, key, version, value);
+            self.adopt(cx, key, register);
         }
     }
 
     /// Takes the recovered content of a register.
-    pub(super) fn adopt(
-        &mut self,
-        cx: &mut Cx<'_>,
-        key: &Key,
-        version: Version,
-        value: Option<Bytes>,
-    ) {
-        match cx.cache.get(key) {
-            CachedRegister::Present(_) => store(cx, key, version, value),
-            CachedRegister::Lost
-                if version == Version::NONE && !cx.cache.is_forgotten(key.shard()) =>
-            {
-                cx.cache.remove(key);
-            }
-            // In a forgotten shard an empty register marks a key that was never written.
-            CachedRegister::Lost | CachedRegister::Absent => {
-                cx.cache.put(key, Register { version, value });
-                cx.cache.persist(key);
-            }
+    pub(super) fn adopt(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
+        let is_lost = matches!(cx.cache.get(key), CachedRegister::Lost);
+        // In a forgotten shard an empty register marks a key that was never written.
+        if is_lost && register.version == Version::NONE && !cx.cache.is_forgotten(key.shard()) {
+            cx.cache.remove(key);
+        } else {
+            self.store(cx, key, register);
         }
         self.end_recovery(cx, key);
         self.pager.on_recovered_key(cx, key);

@@ -1,65 +1,129 @@
 //! The replica's side: one version and one value, and the rule by which they grow.
 
-use bytes::Bytes;
 use types::{Malformed, Reader, Wire};
 
-use super::message::{Report, Reported, Version, put_value, take_value};
+use crate::toolkit::content::Content;
+use crate::toolkit::stamp::Stamp;
+use crate::uptime::Uptime;
+
+/// Orders the values of one register.
+///
+/// A write with a time to live has two: its value, then its end. Every replica knows the end, since
+/// it needs no stamp of its own, and lies below each later write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Version {
+    /// Names the write.
+    pub stamp: Stamp,
+    /// The time to live of the write is over.
+    pub has_ended: bool,
+}
+
+impl Version {
+    /// Below every minted version, for a register that was never written.
+    pub const NONE: Version = Version::of(Stamp::NONE);
+
+    /// The version of the value of a write.
+    #[must_use]
+    pub const fn of(stamp: Stamp) -> Version {
+        Version { stamp, has_ended: false }
+    }
+}
 
 /// The stored state of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Register {
     /// Never decreases.
     pub version: Version,
-    /// `None`: deleted. The version stays, or a delayed store would bring the value back.
-    pub value: Option<Bytes>,
+    /// The version of a deletion stays, or a delayed store would bring the value back.
+    pub content: Content<Stamp>,
 }
 
 impl Register {
-    /// Stores iff `version` is newer. True when it was. [ABD, server side]
-    pub fn store(&mut self, version: Version, value: Option<Bytes>) -> bool {
-        let is_newer = version > self.version;
-        if is_newer {
-            *self = Register { version, value };
-        }
-        is_newer
+    /// A register that does not exist.
+    pub const ABSENT: Register = Register { version: Version::NONE, content: Content::DELETED };
+
+    /// The successor of this value once its time to live is over.
+    #[must_use]
+    pub fn ended(&self) -> Register {
+        let version = Version { has_ended: true, ..self.version };
+        Register { version, content: Content::DELETED }
     }
 
+    /// The same at another replica, in the place of the one held there.
     #[must_use]
-    pub fn report(&self, want_value: bool) -> Report {
-        let value = match &self.value {
-            None => Reported::Nothing,
-            Some(value) if want_value => Reported::Value(value.clone()),
-            Some(_) => Reported::Omitted,
-        };
-        Report { version: self.version, value }
+    pub fn arrive(self, held: Option<&Register>, uptime: &dyn Uptime) -> Register {
+        let content = self.content.arrive(held.map(|held| &held.content), uptime);
+        Register { content, ..self }
+    }
+
+    /// Stores iff `newer` is newer. True when it was. [ABD, server side]
+    pub fn store(&mut self, newer: Register, uptime: &dyn Uptime) -> bool {
+        let is_newer = newer.version > self.version;
+        if is_newer {
+            *self = newer.arrive(Some(self), uptime);
+        }
+        is_newer
     }
 }
 
 impl Wire for Register {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.version.encode(out);
-        put_value(out, self.value.as_ref());
+        self.version.stamp.encode(out);
+        self.content.put(out, self.version.has_ended);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Register, Malformed> {
-        Ok(Register { version: Version::decode(reader)?, value: take_value(reader)? })
+        let stamp = Stamp::decode(reader)?;
+        let (content, has_ended) = Content::take(reader)?;
+        if has_ended && !content.is_empty() {
+            return Err(Malformed);
+        }
+        Ok(Register { version: Version { stamp, has_ended }, content })
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use base::Millis;
     use types::{Incarnation, NodeId};
 
     use super::*;
+    use crate::toolkit::content::tests::contents;
+
+    pub fn stamp(number: u64) -> Stamp {
+        Stamp { number, writer: NodeId(1), incarnation: Incarnation(1) }
+    }
+
+    /// A register with a value, which has a time to live of 300 ms or none.
+    pub fn register(number: u64, expires: bool) -> Register {
+        let content = contents(stamp(number)).swap_remove(if expires { 2 } else { 1 });
+        Register { version: Version::of(stamp(number)), content }
+    }
 
     #[test]
     fn only_a_newer_version_is_stored() {
-        let version = |number| Version { number, writer: NodeId(1), incarnation: Incarnation(1) };
-        let mut register = Register { version: version(2), value: Some(Bytes::from_static(b"b")) };
-        assert!(!register.store(version(1), Some(Bytes::from_static(b"a"))));
-        assert!(!register.store(version(2), Some(Bytes::from_static(b"x"))));
-        assert_eq!(register.value.as_deref(), Some(&b"b"[..]));
-        assert!(register.store(version(3), None));
-        assert_eq!(Register::from_bytes(&register.to_bytes()), Ok(register));
+        let uptime = &Millis(0);
+        let mut held = register(2, false);
+        assert!(!held.store(register(1, false), uptime));
+        assert!(!held.store(register(2, true), uptime));
+        assert_eq!(held, register(2, false));
+        let ended = held.ended();
+        assert!(held.store(ended.clone(), uptime));
+        assert!(!held.store(register(2, false), uptime), "an ended value stays away");
+        assert_eq!(held, ended);
+        assert!(held.store(register(3, false), uptime));
+    }
+
+    #[test]
+    fn registers_come_back_from_their_bytes() {
+        for register in [Register::ABSENT, register(2, false), register(300, true)] {
+            for register in [register.ended(), register] {
+                let bytes = register.to_bytes();
+                for len in 0..bytes.len() {
+                    assert_eq!(Register::from_bytes(&bytes[..len]), Err(Malformed));
+                }
+                assert_eq!(Register::from_bytes(&bytes), Ok(register));
+            }
+        }
     }
 }

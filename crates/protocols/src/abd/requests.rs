@@ -9,13 +9,17 @@ use types::{
     SessionId, TimeToLive,
 };
 
-use super::message::{Message, Version};
-use super::operation::{Answers, Kind, Operation, Phase, Verdict};
+use super::message::Message;
+use super::operation::{Kind, Operation, Phase, Verdict};
+use super::register::{Register, Version};
+use super::reports::Answers;
 use super::{Abd, Cx, PATIENCE};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Protocol, Request};
 use crate::quorum::Tally;
 use crate::toolkit::back_off::{RESEND_FIRST, RESEND_MAX};
+use crate::toolkit::content::Content;
+use crate::toolkit::stamp::Stamp;
 
 /// Requests in progress or waiting for an earlier one of their session.
 const REQUESTS_MAX: usize = 65_536;
@@ -53,7 +57,9 @@ impl Abd {
                 Kind::Read { tag, session, body: command.body }
             }
             Access::Write | Access::Update | Access::Delete => match plain(cx, &command) {
-                Plain::Store { value, reply } => Kind::Write { tag, session, value, reply },
+                Plain::Store { value, ttl, reply } => {
+                    Kind::Write { tag, session, value, ttl, reply }
+                }
                 Plain::Delete { was_there, was_absent } => {
                     Kind::Delete { tag, session, was_there, was_absent }
                 }
@@ -78,6 +84,7 @@ impl Abd {
             resend_at: cx.now + if is_read { PATIENCE } else { RESEND_FIRST },
             resend_after: RESEND_FIRST,
             is_patient: is_read,
+            over: None,
         };
         let id = self.next_id();
         self.due.set(id, op.resend_at.min(op.deadline));
@@ -100,7 +107,7 @@ impl Abd {
             Verdict::Mint { above } => {
                 // Also above all versions of this process, since an earlier write may still be in
                 // flight.
-                self.minted = self.minted.max(above.number) + 1;
+                self.minted = self.minted.max(above.stamp.number) + 1;
                 let incarnation = match mutation::is(Mutation::NoIncarnation) {
                     true => Incarnation(0),
                     false => self.env.incarnation,
@@ -109,36 +116,38 @@ impl Abd {
                     true => NodeId(0),
                     false => self.env.me,
                 };
-                let version = Version { number: self.minted, writer, incarnation };
-                let value = match &op.kind {
-                    Kind::Write { value, .. } => value.clone(),
-                    Kind::Delete { .. } | Kind::Read { .. } | Kind::Recover => None,
+                let stamp = Stamp { number: self.minted, writer, incarnation };
+                let content = match &op.kind {
+                    Kind::Write { value, ttl, .. } => {
+                        Content::written(value.clone(), *ttl, stamp, cx.unix)
+                    }
+                    Kind::Delete { .. } | Kind::Read { .. } | Kind::Recover | Kind::End => {
+                        Content::DELETED
+                    }
                 };
-                op.phase = Phase::Store { version, value, acks: Tally::default() };
+                let register = Register { version: Version::of(stamp), content };
+                op.phase = Phase::Store { register, acks: Tally::default() };
                 ask(cx, id, op);
             }
-            Verdict::WriteBack => {
-                let acks = op.answers.holders(cx.replicas);
-                let version = op.answers.newest();
-                op.phase = Phase::Store { version, value: op.answers.value(), acks };
-                ask(cx, id, op);
+            Verdict::WriteBack => write_back(cx, id, op),
+            Verdict::Confirm => self.confirm(cx, id),
+            Verdict::End => {
+                op.answers.end();
+                if mutation::is(Mutation::EndUnstored) {
+                    let ended = op.answers.newest().clone();
+                    return self.finish(cx, id, ended);
+                }
+                write_back(cx, id, op);
             }
-            Verdict::Settled { version, value } => self.finish(cx, id, version, value),
+            Verdict::Settled(register) => self.finish(cx, id, register),
         }
     }
 
-    pub(super) fn finish(
-        &mut self,
-        cx: &mut Cx<'_>,
-        id: u64,
-        version: Version,
-        value: Option<Bytes>,
-    ) {
+    pub(super) fn finish(&mut self, cx: &mut Cx<'_>, id: u64, register: Register) {
         let Some(op) = self.ops.get(&id) else { return };
         match &op.kind {
             Kind::Read { tag, session, body } => {
-                let found =
-                    types::View { value: value.as_deref(), ttl: TimeToLive::Never, ends: None };
+                let found = register.content.view(op.answers.rest(cx.replicas));
                 let applied = cx.update.apply(found, body, clock(cx.unix, cx.rng.next_u64()));
                 cx.fx.reply(*tag, Outcome::Reply(applied.reply));
                 self.next_of_lane(cx, id, *session);
@@ -154,8 +163,9 @@ impl Abd {
             }
             Kind::Recover => {
                 let key = op.key.clone();
-                self.adopt(cx, &key, version, value);
+                self.adopt(cx, &key, register);
             }
+            Kind::End => self.on_end_looked(cx, id, &register),
         }
     }
 
@@ -195,6 +205,11 @@ impl Abd {
                     | Kind::Read { tag, session, .. },
                     _,
                 ) => (*tag, *session, Outcome::NoQuorum),
+                (Kind::End, _) => {
+                    let key = op.key.clone();
+                    self.remove(id);
+                    return self.ends.look_again(&key, cx.now);
+                }
                 (Kind::Recover, _) => return,
             };
             let lacking = cx.replicas.others().filter(|&node| op.lacks(cx.replicas, node));
@@ -213,14 +228,21 @@ impl Abd {
     }
 }
 
+/// Makes a majority hold the newest register.
+fn write_back(cx: &mut Cx<'_>, id: u64, op: &mut Operation) {
+    let acks = op.answers.holders(cx.replicas);
+    op.phase = Phase::Store { register: op.answers.newest().clone(), acks };
+    ask(cx, id, op);
+}
+
 /// Sends the phase's request to every replica whose answer is missing, this node included.
-fn ask(cx: &mut Cx<'_>, id: u64, op: &Operation) {
+pub(super) fn ask(cx: &mut Cx<'_>, id: u64, op: &Operation) {
     for node in cx.replicas.all().filter(|&node| op.lacks(cx.replicas, node)) {
         let key = op.key.clone();
         let message = match &op.phase {
             Phase::Query => Message::Query { op: id, key, want_value: op.wants_value() },
-            Phase::Store { version, value, .. } => {
-                Message::Store { op: id, key, version: *version, value: value.clone() }
+            Phase::Store { register, .. } => {
+                Message::Store { op: id, key, register: register.clone() }
             }
         };
         cx.fx.send_now(node, message);
@@ -229,7 +251,7 @@ fn ask(cx: &mut Cx<'_>, id: u64, op: &Operation) {
 
 /// The effect of a command that runs on any state alike.
 enum Plain {
-    Store { value: Option<Bytes>, reply: Reply },
+    Store { value: Option<Bytes>, ttl: TimeToLive, reply: Reply },
     Delete { was_there: Reply, was_absent: Reply },
     Answer(Outcome),
 }
@@ -250,13 +272,15 @@ fn plain(cx: &mut Cx<'_>, command: &Command) -> Plain {
         };
     }
     match applied.change {
-        Change::Put {
-            value,
-            expiry: ExpiryChange::Keep | ExpiryChange::Set(TimeToLive::Never),
-        } => Plain::Store { value: Some(value), reply },
-        Change::Delete => Plain::Store { value: None, reply },
+        Change::Put { value, expiry: ExpiryChange::Set(ttl) } => {
+            Plain::Store { value: Some(value), ttl, reply }
+        }
+        Change::Delete => Plain::Store { value: None, ttl: TimeToLive::Never, reply },
         Change::None => Plain::Answer(Outcome::Reply(reply)),
-        Change::Put { .. } | Change::Expire(_) => Plain::Answer(Outcome::Unsupported(Abd::NAME)),
+        // These depend on the time to live that the key has.
+        Change::Put { expiry: ExpiryChange::Keep, .. } | Change::Expire(_) => {
+            Plain::Answer(Outcome::Unsupported(Abd::NAME))
+        }
     }
 }
 

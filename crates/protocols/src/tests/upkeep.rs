@@ -4,6 +4,7 @@ use base::Nanos;
 
 use super::World;
 use super::asks::{Ask, TTL};
+use crate::abd::{self, Abd};
 use crate::configured::{Configured, Member};
 use crate::craq::{self, Craq};
 use crate::hermes::{self, Hermes};
@@ -63,6 +64,21 @@ fn untouched_key_ends<P: Member>(is_empty: impl Fn(&P::Record) -> bool + Copy) {
 fn key_ends_after_restart_of_all_members() {
     untouched_key_ends::<Hermes>(|register| register.content.is_empty());
     untouched_key_ends::<Craq>(|register| register.content.is_empty());
+}
+
+#[test]
+fn key_of_abd_ends_after_restart_of_all_nodes() {
+    let is_empty = |register: &abd::Register| register.content.is_empty();
+    let mut world = World::<Abd>::new(ALL.len(), true, 7);
+    let write = world.ask(1, 0, Ask::SetExpiring(1));
+    world.settle(&[write]);
+    world.idle(10);
+    ALL.into_iter().for_each(|index| world.kill(index, 99, 0));
+    ALL.into_iter().for_each(|index| world.start(index));
+    assert_eq!(world.held(is_empty), [Some(false); 3]);
+    world.idle(3 * TTL.0);
+    assert_eq!(world.held(is_empty), [Some(true); 3]);
+    assert_eq!(world.verdict(), Ok(()));
 }
 
 /// The coordinator dies before any member knows that all hold its write.

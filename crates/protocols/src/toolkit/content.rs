@@ -1,8 +1,10 @@
 //! The value of a register with its time to live, and commands on it.
 //!
-//! For protocols in which one member decides each change. A member counts a time to live from the
-//! moment at which it stored the value. Once it is over there, a command finds no value, and even a
-//! read leaves a deletion behind. So a key ends by a change like any other, and never comes back.
+//! A member counts a time to live from the moment at which it stored the value.
+//!
+//! [`Content::run`] is for protocols in which one member decides each change. Once a time is over
+//! there, a command finds no value, and even a read leaves a deletion behind. So a key ends by a
+//! change like any other, and never comes back.
 
 use std::fmt::Debug;
 
@@ -61,6 +63,31 @@ impl<V> Content<V> {
     }
 }
 
+impl<V: Copy> Content<V> {
+    /// The content of a write that no state matters to.
+    #[must_use]
+    pub fn written(value: Option<Bytes>, ttl: TimeToLive, set_by: V, unix: Millis) -> Content<V> {
+        let expiry = |ends| Expiry { set_by, ttl, ends, started: None };
+        Content { value, expiry: ttl.ends(unix).map(expiry) }
+    }
+
+    /// The same with an empty value in the place of another one.
+    #[must_use]
+    pub fn without_value(&self) -> Content<V> {
+        Content { value: self.value.as_ref().map(|_| Bytes::new()), ..*self }
+    }
+
+    /// The content for a command, with this rest of its time to live.
+    #[must_use]
+    pub fn view(&self, rest: Option<Millis>) -> View<'_> {
+        let (ttl, ends) = match self.expiry {
+            None => (TimeToLive::Never, None),
+            Some(expiry) => (expiry.left(rest), Some(expiry.ends)),
+        };
+        View { value: self.value.as_deref(), ttl, ends }
+    }
+}
+
 impl<V: Copy + Eq> Content<V> {
     /// The same at another replica: it counts by itself, and goes on if it knows the deadline.
     #[must_use]
@@ -80,7 +107,8 @@ impl<V: Copy + Eq> Content<V> {
     /// The same for a reader that does not keep it: with the rest of its time to live.
     #[must_use]
     pub fn with_rest(self, uptime: &dyn Uptime, unix: Millis) -> Content<V> {
-        let expiry = self.expiry.map(|expiry| Expiry { ttl: expiry.left(uptime, unix), ..expiry });
+        let rest = self.countdown(uptime, unix).rest();
+        let expiry = self.expiry.map(|expiry| Expiry { ttl: expiry.left(rest), ..expiry });
         Content { expiry, ..self }
     }
 
@@ -96,21 +124,14 @@ impl<V: Copy + Eq> Content<V> {
         self.value.is_some() && self.countdown(uptime, unix) == Countdown::Over
     }
 
-    fn view(&self, uptime: &dyn Uptime, unix: Millis) -> View<'_> {
-        let (ttl, ends) = match self.expiry {
-            None => (TimeToLive::Never, None),
-            Some(expiry) => (expiry.left(uptime, unix), Some(expiry.ends)),
-        };
-        View { value: self.value.as_deref(), ttl, ends }
-    }
-
     /// Runs a command on this content. `next` names the change that it may be.
     pub fn run<R, S, M>(&self, cx: &mut Scope<'_, R, S, M>, next: V, command: &[u8]) -> Effect<V> {
         let is_over = self.is_over(cx.uptime, cx.unix);
         let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
         let deleted = Content::DELETED;
         let found = if is_over { &deleted } else { self };
-        let applied = cx.update.apply(found.view(cx.uptime, cx.unix), command, clock);
+        let applied =
+            cx.update.apply(found.view(found.countdown(cx.uptime, cx.unix).rest()), command, clock);
         let reply = applied.reply;
         let expiry = |change| match change {
             ExpiryChange::Keep => found.expiry,
@@ -135,8 +156,8 @@ impl<V: Copy + Eq> Content<V> {
 }
 
 impl<V> Expiry<V> {
-    fn left(&self, uptime: &dyn Uptime, unix: Millis) -> TimeToLive {
-        match (self.ttl, Countdown::of(self.ttl, self.started, uptime, unix).rest()) {
+    fn left(&self, rest: Option<Millis>) -> TimeToLive {
+        match (self.ttl, rest) {
             // The key is there until a change says otherwise, so some of its time is left.
             (TimeToLive::After(_), Some(rest)) => TimeToLive::After(Millis(rest.0.max(1))),
             (ttl, _) => ttl,

@@ -40,6 +40,17 @@ impl Ends {
         key: &Key,
         content: &Content<V>,
     ) {
+        self.watch_after(cx, key, content, Nanos::ZERO);
+    }
+
+    /// The same, this much later.
+    pub fn watch_after<R, S, M, V: Copy + Eq>(
+        &mut self,
+        cx: &Scope<'_, R, S, M>,
+        key: &Key,
+        content: &Content<V>,
+        later: Nanos,
+    ) {
         let rest = match content.countdown(cx.uptime, cx.unix) {
             Countdown::None => return self.due.clear(key),
             Countdown::Running(rest) => rest,
@@ -47,7 +58,7 @@ impl Ends {
         };
         // An end that is centuries away comes on access.
         let Some(rest) = rest.0.checked_mul(1_000_000) else { return };
-        self.look(key, Nanos(cx.now.0.saturating_add(rest)) + SLACK);
+        self.look(key, Nanos(cx.now.0.saturating_add(rest)) + SLACK + later);
     }
 
     /// Looks at the key again a little later.

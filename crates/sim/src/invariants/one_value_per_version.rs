@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use protocols::abd::message::{Report, Reported};
 use protocols::abd::{Message, Version};
 use types::key::ByHash;
 use types::{Key, Wire};
@@ -37,14 +36,15 @@ impl OneValuePerVersion {
 impl Watcher for OneValuePerVersion {
     fn on_message(&mut self, sent: &Sent<'_>) -> Result<(), String> {
         match Message::from_bytes(sent.bytes) {
-            Ok(Message::Store { key, version, value, .. }) => {
-                self.note(&key, version, value.as_ref())
+            Ok(Message::Store { key, register, .. }) => {
+                self.note(&key, register.version, register.content.value.as_ref())
             }
+            // Its value may be left out.
             Ok(Message::State { key, report, .. }) => {
-                let Report { version, value: Reported::Value(value) } = report else {
-                    return Ok(());
-                };
-                self.note(&key, version, Some(&value))
+                match report.register.content.value.as_ref().filter(|value| !value.is_empty()) {
+                    Some(value) => self.note(&key, report.register.version, Some(value)),
+                    None => Ok(()),
+                }
             }
             Ok(_) => Ok(()),
             Err(_) => Err(format!("{:?} sent a message that is not one of abd", sent.from)),

@@ -176,11 +176,12 @@ fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
     let is_default = config.protocol == RmwPaxos::NAME;
     let writes_only = registry::find_anywhere(&config.protocol)
         .is_some_and(|registration| !registration.properties.read_modify_write);
-    let is_plain = Mix::PLAIN.contains(&mix);
-    let is_expiry_without = mix == Mix::Expiry && registry::find(&config.protocol).is_none();
+    let is_expiry = matches!(mix, Mix::Expiry | Mix::PlainExpiry);
+    let is_plain = Mix::PLAIN.contains(&mix) || is_expiry;
+    let is_expiry_without = is_expiry && registry::find(&config.protocol).is_none();
     let is_of_default =
         mix.is_collection() || mix.is_of_several_keys() || mix == Mix::Retries || is_expiry_without;
-    if is_default || is_plain || (!is_of_default && !writes_only) {
+    if is_default || (!is_of_default && (is_plain || !writes_only)) {
         return Ok(());
     }
     Err(Misuse(format!("{} does not support the workload {}", config.protocol, mix.name())))

@@ -28,6 +28,8 @@ pub enum Mix {
     Recreate,
     /// Values with a time to live.
     Expiry,
+    /// The same with plain writes only.
+    PlainExpiry,
     /// Everything that does not expire.
     All,
     /// See [`script`](super::script), as the next two.
@@ -89,6 +91,7 @@ impl Mix {
         (Mix::Long, "long"),
         (Mix::Recreate, "recreate"),
         (Mix::Expiry, "expiry"),
+        (Mix::PlainExpiry, "plain-expiry"),
         (Mix::All, "all"),
         (Mix::Retries, "retries"),
         (Mix::Lists, "lists"),
@@ -203,11 +206,16 @@ impl Mix {
                 7..9 => KvInput::SetIfAbsent(value()),
                 _ => KvInput::Set(value()),
             },
+            Mix::PlainExpiry => match below(rng, 12) {
+                0..5 => KvInput::Get,
+                5 => KvInput::Exists,
+                6..9 => expiring(id),
+                9..11 => KvInput::Set(value()),
+                _ => KvInput::Expire(None),
+            },
             Mix::Expiry => match below(rng, 12) {
                 0..5 => KvInput::Get,
-                5..8 => {
-                    KvInput::SetExpiring(Bytes::from(format!("t{id}").as_bytes()), ExpiryTag(id))
-                }
+                5..8 => expiring(id),
                 8 => KvInput::Set(value()),
                 9 => KvInput::SetIfAbsent(value()),
                 10 => KvInput::Append(Bytes::from("+")),
@@ -240,6 +248,11 @@ impl Mix {
             },
         }
     }
+}
+
+/// A value with a time to live.
+fn expiring(id: u64) -> KvInput {
+    KvInput::SetExpiring(Bytes::from(format!("t{id}").as_bytes()), ExpiryTag(id))
 }
 
 /// A value that names the operation at its start, just above or below the length for deltas.
