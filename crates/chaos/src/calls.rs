@@ -8,6 +8,7 @@ use base::Prng;
 use bench::client::Value;
 use checker::Outcome;
 use checker::model::kv::{Bytes, KvInput, KvOutput};
+use clap::ValueEnum;
 
 use crate::lock::{LockInput, LockOutput, Token};
 
@@ -56,6 +57,17 @@ impl KeyKind {
             KeyKind::Fill => "fill",
         }
     }
+}
+
+/// The calls that clients draw.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, ValueEnum)]
+pub enum Mix {
+    #[default]
+    All,
+    /// No deadlines by wall clocks: some protocols believe a single one.
+    Counted,
+    /// SET and GET alone: some protocols run no command whose effect depends on the value before.
+    Plain,
 }
 
 /// Names a key. A generation of keys lasts for one fault and is read again at the end.
@@ -156,6 +168,12 @@ pub fn draw(rng: &mut Prng, kind: KeyKind, token: u64, memory: &KeyMemory) -> Ca
     })
 }
 
+/// Draws a read or a write of a register that no earlier value decides.
+pub fn draw_plain(rng: &mut Prng, token: u64) -> Call {
+    let value = Bytes::from(token.to_string().as_bytes());
+    Call::Kv(if rng.chance(0.5) { KvInput::Get } else { KvInput::Set(value) })
+}
+
 /// Draws a call that writes in any state of the key.
 pub fn draw_write(rng: &mut Prng, kind: KeyKind, token: u64) -> Call {
     match kind {
@@ -165,8 +183,8 @@ pub fn draw_write(rng: &mut Prng, kind: KeyKind, token: u64) -> Call {
     }
 }
 
-/// The words of a request. Some locks count their deadline from `wall_ms`, the time of day.
-pub fn words(key: TestKey, call: &Call, wall_ms: u64) -> Vec<Vec<u8>> {
+/// The words of a request. Some locks count their deadline from the time of day, if it is given.
+pub fn words(key: TestKey, call: &Call, wall_ms: Option<u64>) -> Vec<Vec<u8>> {
     let name = key.name().into_bytes();
     let word = |text: &str| text.as_bytes().to_vec();
     let padded = |value: &Bytes| pad(key.kind, value.as_slice());
@@ -186,9 +204,9 @@ pub fn words(key: TestKey, call: &Call, wall_ms: u64) -> Vec<Vec<u8>> {
         },
         Call::Lock(input) => match input {
             LockInput::Acquire(token) => {
-                let (option, time) = match token.is_multiple_of(3) {
-                    true => ("PXAT", deadline_ms(wall_ms)),
-                    false => ("PX", LOCK_MS),
+                let (option, time) = match wall_ms {
+                    Some(wall_ms) if token.is_multiple_of(3) => ("PXAT", deadline_ms(wall_ms)),
+                    _ => ("PX", LOCK_MS),
                 };
                 let token = word(&token.to_string());
                 vec![word("SET"), name, token, word("NX"), word(option), word(&time.to_string())]
@@ -342,12 +360,11 @@ mod tests {
             let lasts_us = (deadline_ms(asked_ms) * 1_000 - wall_us) as f64;
             assert!(lasts_us / 1.000_5 >= (LOCK_MS * 1_000) as f64, "asked at {wall_us} us");
         }
-        let words = words(
-            TestKey { kind: KeyKind::Lock, generation: 1, number: 0 },
-            &Call::Lock(LockInput::Acquire(3)),
-            5_000,
-        );
-        assert_eq!(words[4..], [b"PXAT".to_vec(), deadline_ms(5_000).to_string().into_bytes()]);
+        let key = TestKey { kind: KeyKind::Lock, generation: 1, number: 0 };
+        let taken = |wall_ms| words(key, &Call::Lock(LockInput::Acquire(3)), wall_ms);
+        let option = |name: &str, time: u64| [name.into(), time.to_string().into_bytes()];
+        assert_eq!(taken(Some(5_000))[4..], option("PXAT", deadline_ms(5_000)));
+        assert_eq!(taken(None)[4..], option("PX", LOCK_MS));
     }
 
     #[test]
@@ -371,8 +388,8 @@ mod tests {
             {
                 let key = TestKey { kind, generation: 1, number: 0 };
                 let call = draw(&mut rng, kind, token, &memory);
-                assert!(words(key, &call, 0).len() >= 2);
-                assert!(words(key, &draw_write(&mut rng, kind, token), 0).len() >= 2);
+                assert!(words(key, &call, Some(0)).len() >= 2);
+                assert!(words(key, &draw_write(&mut rng, kind, token), Some(0)).len() >= 2);
             }
             memory.held = (token % 2 == 0).then_some(token);
         }

@@ -10,7 +10,7 @@ use base::Prng;
 use bench::client::Client;
 use checker::Outcome;
 
-use crate::calls::{self, Answer, Call, KeyKind, KeyMemory, TestKey};
+use crate::calls::{self, Answer, Call, KeyKind, KeyMemory, Mix, TestKey};
 use crate::histories::RecordedCall;
 
 /// A later reply is an unknown outcome. Longer than any node looks for a quorum.
@@ -26,6 +26,7 @@ const OPS_MAX: usize = 2_000_000;
 /// Records all calls of clients.
 pub struct Recorder {
     addresses: Vec<SocketAddr>,
+    mix: Mix,
     start: Instant,
     ops: Mutex<Vec<RecordedCall>>,
     /// Replies that no correct node gives.
@@ -48,10 +49,11 @@ impl Drop for OverOnDrop<'_> {
 }
 
 impl Recorder {
-    pub fn new(addresses: Vec<SocketAddr>) -> Recorder {
+    pub fn new(addresses: Vec<SocketAddr>, mix: Mix) -> Recorder {
         Recorder {
             acknowledged: addresses.iter().map(|_| AtomicU64::new(0)).collect(),
             addresses,
+            mix,
             start: Instant::now(),
             ops: Mutex::default(),
             broken: Mutex::default(),
@@ -153,7 +155,7 @@ impl Asker<'_> {
         // Read the clocks in this order: a deadline by the wall clock then lies no earlier than
         // recorded.
         let invoked = recorder.now();
-        let words = calls::words(key, call, wall_ms());
+        let words = calls::words(key, call, (recorder.mix == Mix::All).then(wall_ms));
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let reply = client.ask(&words);
         let done = recorder.now();
@@ -234,6 +236,7 @@ impl<'a> LoadClient<'a> {
         let token = self.recorder.new_token();
         let call = match self.is_writer {
             true => calls::draw_write(&mut self.rng, key.kind, token),
+            false if self.recorder.mix == Mix::Plain => calls::draw_plain(&mut self.rng, token),
             false => {
                 let memory = self.memories.entry(key).or_default();
                 calls::draw(&mut self.rng, key.kind, token, memory)
@@ -257,6 +260,7 @@ impl<'a> LoadClient<'a> {
             _ => generation,
         };
         let kind = match self.is_writer {
+            _ if self.recorder.mix == Mix::Plain => KeyKind::Register,
             true => *self.rng.pick(&[KeyKind::Register, KeyKind::Counter, KeyKind::Counter]),
             false => *self.rng.pick(&KeyKind::DRAWN),
         };

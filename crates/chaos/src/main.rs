@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use chaos::calls::Mix;
 use chaos::catalogue::Fault;
 use chaos::host::{Host, Tool};
 use chaos::lab::{self, Lab};
@@ -30,6 +31,9 @@ struct Arguments {
     nodes: u8,
     #[arg(long, default_value = "rmwpaxos")]
     protocol: String,
+    /// What clients ask
+    #[arg(long, value_enum, default_value_t)]
+    calls: Mix,
     /// Seed for the order of faults, their victims and the clients' calls; without it another one
     /// each time
     #[arg(long)]
@@ -137,6 +141,7 @@ fn plan(
         durability,
         nodes: usize::from(arguments.nodes),
         protocol: arguments.protocol.clone(),
+        mix: arguments.calls,
         // Another order of faults in each mode.
         seed: seed.wrapping_add(durability as u64),
         time: arguments.time / modes_count,

@@ -10,7 +10,7 @@ use base::Prng;
 use checker::Outcome;
 
 use crate::attack::{Attack, InjectedFault};
-use crate::calls::{Answer, Call, KeyKind};
+use crate::calls::{Answer, Call, KeyKind, Mix};
 use crate::catalogue::{Fault, Schedule};
 use crate::histories::{self, Judged};
 use crate::host::Host;
@@ -35,6 +35,7 @@ pub struct RunPlan {
     pub durability: Durability,
     pub nodes: usize,
     pub protocol: String,
+    pub mix: Mix,
     pub seed: u64,
     pub time: Duration,
     pub faults: Vec<Fault>,
@@ -67,7 +68,7 @@ pub fn run(plan: &RunPlan, lab: &mut Lab, host: &Host, stop: &StopSignal) -> Res
     lab.apply(&NetworkRules::default())?;
     let wanted = (plan.nodes, plan.protocol.as_str());
     let mut nodes = Nodes::prepare(lab, host, &plan.binary, plan.durability, wanted)?;
-    let recorder = Recorder::new(nodes.list.iter().map(|node| node.resp).collect());
+    let recorder = Recorder::new(nodes.list.iter().map(|node| node.resp).collect(), plan.mix);
     let mut faults = Vec::new();
     let mut findings = Vec::new();
     let attacked = recorder.during(plan.seed, || {
