@@ -224,20 +224,24 @@ impl Group {
                 self.ask(cx);
             }
             Draft::Write(value) => {
-                self.note_guilty(cx, &value.configuration);
+                self.note_left_out(cx, &value.configuration);
                 self.swap(cx, *value, false);
             }
             Draft::Fine | Draft::Lost => {}
         }
     }
 
-    /// Nodes that this change leaves out for missing acknowledgements stay out for a while.
-    fn note_guilty(&mut self, cx: &Cx<'_>, next: &Configuration) {
+    /// Nodes stay out for a while that this change leaves out for missing acknowledgements, or
+    /// because they fell silent as shadows. Each return of a shadow begins the copies of all anew.
+    fn note_left_out(&mut self, cx: &Cx<'_>, next: &Configuration) {
         let audible = self.audible(cx);
-        for node in self.guilty(cx, &audible) {
-            if next.member(node).is_none() {
-                self.distrust(cx, node);
-            }
+        let mut out = self.guilty(cx, &audible);
+        let is_silent_shadow =
+            |member: &&GroupMember| member.role == Role::Shadow && !audible.contains(&member.node);
+        let members = self.known.value().map_or(&[][..], GroupValue::members);
+        out.extend(members.iter().filter(is_silent_shadow).map(|member| member.node));
+        for node in out.into_iter().filter(|&node| next.member(node).is_none()) {
+            self.distrust(cx, node);
         }
     }
 

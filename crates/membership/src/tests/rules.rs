@@ -207,6 +207,14 @@ fn swapped(effects: &[Effect]) -> Vec<GroupValue> {
     effects.iter().filter_map(value).collect()
 }
 
+fn swap_token(effects: &[Effect]) -> u64 {
+    let token = |effect: &Effect| match effect {
+        Effect::SwapRegister { token, .. } => Some(*token),
+        _ => None,
+    };
+    effects.iter().find_map(token).expect("a swap is under way")
+}
+
 fn has_installed(effects: &[Effect]) -> Vec<(Epoch, Option<Role>)> {
     let role = |effect: &Effect| match effect {
         Effect::Install { configuration, role, .. } => Some((configuration.epoch, *role)),
@@ -397,6 +405,31 @@ fn silent_member_is_left_out() {
     assert_eq!(values.len(), 1);
     assert_eq!(values[0].members(), [full(1), full(2)]);
     assert_eq!((values[0].epoch(), values[0].phase), (Epoch(2), Phase::Wedging));
+}
+
+/// A node that cannot keep up would join, fall silent, and join again for ever.
+#[test]
+fn shadow_that_fell_silent_stays_out_for_a_while() {
+    let mut single = Single::start(Some(record(1, Content::Whole)));
+    let value = active(1, &[full(1), full(2), shadow(3)]);
+    single.answer_read(Some(raw(&value)));
+    single.seal(1);
+    single.pass(ms(100), &[(2, lease_beat(2, 1)), (3, lease_beat(3, 0))]);
+    let effects = single.pass(ms(340), &[(2, lease_beat(2, 1))]);
+    assert_eq!(swapped(&effects)[0].members(), [full(1), full(2)]);
+    let next = GroupValue { phase: Phase::Active, ..wedging(&value, &[full(1), full(2)]) };
+    single.register = Some(raw(&next));
+    // Node 2 was faster with the same change.
+    let result = RegisterResult::Swapped { done: false, value: Some(raw(&next)) };
+    single.give(Input::Register { group: GROUP, token: swap_token(&effects), result });
+    single.seal(2);
+    let blank = ImageReport { promised: Epoch(2), ..report(3, Content::Blank) };
+    let empty = GroupBeat { report: blank, ..lease_beat(3, 0) };
+    let beats = [(2, lease_beat(2, 2)), (3, empty)];
+    assert_eq!(swapped(&single.pass(ms(1_500), &beats)), []);
+    let values = swapped(&single.pass(ms(1_000), &beats));
+    let nodes: Vec<NodeId> = values[0].members().iter().map(|member| member.node).collect();
+    assert_eq!(nodes, [NodeId(1), NodeId(2), NodeId(3)]);
 }
 
 /// When all nodes start, some take longer than others.
@@ -603,12 +636,8 @@ pub(super) fn member_without_seal_is_distrusted() {
     let mut effects = single.tick_at(single.now + MS);
     let value = swapped(&effects).remove(0);
     let result = RegisterResult::Swapped { done: true, value: Some(raw(&value)) };
-    let token = effects.iter().find_map(|effect| match effect {
-        Effect::SwapRegister { token, .. } => Some(*token),
-        _ => None,
-    });
     single.register = Some(raw(&value));
-    single.give(Input::Register { group: GROUP, token: token.expect("a swap"), result });
+    single.give(Input::Register { group: GROUP, token: swap_token(&effects), result });
     single.seal(2);
     let image = report(3, Content::Whole);
     let seal = Wedged {
