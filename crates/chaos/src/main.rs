@@ -31,7 +31,7 @@ struct Arguments {
     nodes: u8,
     #[arg(long, default_value = "rmwpaxos")]
     protocol: String,
-    /// What clients ask
+    /// The calls of clients
     #[arg(long, value_enum, default_value_t)]
     calls: Mix,
     /// Seed for the order of faults, their victims and the clients' calls; without it another one
