@@ -382,43 +382,53 @@ pub(super) fn classic_paxos_command_after_the_promise() -> Result<(), String> {
     world.judge(&[A, B, C])
 }
 
-/// A minority voted for a proposal. Its proposer is promised the slot by others, and a third node
-/// completes the first proposal.
-pub(super) fn classic_paxos_attempt_that_others_complete() -> Result<(), String> {
-    let mut world = World::<ClassicPaxos>::new(5, false, 7);
+/// A minority voted for a proposal. Its proposer is promised another ballot by others, and a third
+/// node completes the first proposal.
+fn attempt_that_others_complete<P: Protocol>(
+    [prepare, promise, refusal]: [&str; 3],
+) -> Result<(), String> {
+    let mut world = World::<P>::new(5, false, 7);
     world.are_own_late = true;
     let first = world.ask(A, 0, Ask::Append(1));
     world.carry_own(A);
     for node in [B, D] {
-        world.carry(A, node, "Propose");
-        world.carry(node, A, "Promise");
+        world.carry(A, node, prepare);
+        world.carry(node, A, promise);
     }
     world.carry(A, C, "Accept");
     world.bag.clear();
     // Another proposer gets a promise of its own node only.
     let second = world.ask(B, 0, Ask::Append(2));
-    world.wait_for(B, C, "Propose");
+    world.wait_for(B, C, prepare);
     world.carry_own(B);
     world.bag.clear();
     world.wait_for(A, B, "Accept {");
     world.carry(A, B, "Accept {");
-    world.carry(B, A, "HigherSeen");
+    world.carry(B, A, refusal);
     world.bag.clear();
-    world.wait_for(A, B, "Propose");
+    world.wait_for(A, B, prepare);
     for node in [B, D, E] {
-        world.carry(A, node, "Propose");
-        world.carry(node, A, "Promise");
+        world.carry(A, node, prepare);
+        world.carry(node, A, promise);
     }
     world.bag.clear();
     let third = world.ask(E, 0, Ask::Append(3));
-    world.wait_for(E, C, "Propose");
+    world.wait_for(E, C, prepare);
     world.carry_own(E);
     for node in [C, D] {
-        world.carry(E, node, "Propose");
-        world.carry(node, E, "Promise");
+        world.carry(E, node, prepare);
+        world.carry(node, E, promise);
     }
     world.settle(&[first, second, third]);
     world.judge(&[A, B, C, D, E])
+}
+
+pub(super) fn classic_paxos_attempt_that_others_complete() -> Result<(), String> {
+    attempt_that_others_complete::<ClassicPaxos>(["Propose", "Promise", "HigherSeen"])
+}
+
+pub(super) fn caspaxos_attempt_that_others_complete() -> Result<(), String> {
+    attempt_that_others_complete::<CasPaxos>(["Prepare", "State", "Refused"])
 }
 
 /// A decision under a higher ballot does not name the vote here. Proposers send it to voters of
@@ -438,45 +448,6 @@ pub(super) fn classic_paxos_decision_of_a_higher_ballot() -> Result<(), String> 
         false => Ok(()),
         true => Err("a vote counts as decided under a ballot that it was not for".to_owned()),
     }
-}
-
-/// A minority voted for a proposal. Its proposer is promised another ballot by others, and a third
-/// node completes the first proposal.
-pub(super) fn caspaxos_attempt_that_others_complete() -> Result<(), String> {
-    let mut world = World::<CasPaxos>::new(5, false, 7);
-    world.are_own_late = true;
-    let first = world.ask(A, 0, Ask::Append(1));
-    world.carry_own(A);
-    for node in [B, D] {
-        world.carry(A, node, "Prepare");
-        world.carry(node, A, "State");
-    }
-    world.carry(A, C, "Accept");
-    world.bag.clear();
-    // Another proposer gets a promise of its own node only.
-    let second = world.ask(B, 0, Ask::Append(2));
-    world.wait_for(B, C, "Prepare");
-    world.carry_own(B);
-    world.bag.clear();
-    world.wait_for(A, B, "Accept {");
-    world.carry(A, B, "Accept {");
-    world.carry(B, A, "Refused");
-    world.bag.clear();
-    world.wait_for(A, B, "Prepare");
-    for node in [B, D, E] {
-        world.carry(A, node, "Prepare");
-        world.carry(node, A, "State");
-    }
-    world.bag.clear();
-    let third = world.ask(E, 0, Ask::Append(3));
-    world.wait_for(E, C, "Prepare");
-    world.carry_own(E);
-    for node in [C, D] {
-        world.carry(E, node, "Prepare");
-        world.carry(node, E, "State");
-    }
-    world.settle(&[first, second, third]);
-    world.judge(&[A, B, C, D, E])
 }
 
 /// A granted ballot was proposed to one replica. Its client gave up, and another one comes.
