@@ -1,8 +1,8 @@
 //! A shadow's copy of all registers, in pages from full members of its own epoch.
 //!
-//! The shadow waits after each page as long as the page took, so a copy takes at most half of a
-//! link. Every write of the epoch reaches the shadow by itself, so the pages need not be of one
-//! moment.
+//! The workers of a database have one page on its way at a time. After it they wait as long as it
+//! took, so their copy takes at most half of a link. Every write of the epoch reaches the shadow by
+//! itself, so the pages need not be of one moment.
 
 use base::{Nanos, sometimes};
 use bytes::Bytes;
@@ -17,10 +17,10 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Scanned, ScannedRegister};
 use crate::register_cache::CachedRegister;
 
-/// Pages asked for at a time.
+/// Pages of a worker at a time: one on its way, others whose registers are being adopted.
 const PAGES_MAX: usize = 4;
 /// Registers of a page.
-const PAGE_LEN: u32 = 256;
+const PAGE_LEN: u32 = 512;
 /// Bytes of a page's registers; one register may be longer.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 /// When a page that is not adopted is asked for again, elsewhere.
@@ -35,6 +35,7 @@ impl<P: Member> Configured<P> {
     pub(super) fn begin_copy(&mut self, cx: &mut Cx<'_, P>) {
         self.copying =
             Copying { served: std::mem::take(&mut self.copying.served), ..Copying::default() };
+        self.link.leave(cx.now);
         self.plan_copy(cx);
         let Some(installed) = &self.installed else { return };
         if installed.role != Some(Role::Shadow) {
@@ -59,10 +60,12 @@ impl<P: Member> Configured<P> {
             let ((_, from_hash), ()) = entry.remove_entry();
             self.copying.to_do.push_front(from_hash);
         }
-        while self.copying.pages.len() + self.copying.later.len() < PAGES_MAX
+        while self.has_room()
+            && self.link.take(cx.now, cx.now + self.copying.patience)
             && let Some(from_hash) = self.copying.to_do.pop_front()
         {
             if !self.ask_page(cx, from_hash) {
+                self.link.leave(cx.now);
                 self.copying.later.insert((cx.now + PATIENCE, from_hash), ());
                 break;
             }
@@ -84,14 +87,20 @@ impl<P: Member> Configured<P> {
         self.plan_copy(cx);
     }
 
+    /// A page is to be asked for, and may be.
+    fn has_room(&self) -> bool {
+        let pages = self.copying.pages.len() + self.copying.later.len();
+        !self.copying.to_do.is_empty() && pages < PAGES_MAX
+    }
+
     fn plan_copy(&mut self, cx: &mut Cx<'_, P>) {
         let pages = self.copying.pages.values().map(|page| page.due);
         let later = self.copying.later.first_key_value().map(|(&(at, _), ())| at);
         let settles = self.copying.epoch.map(|_| self.copying.settles_at);
         let settles = settles.filter(|&at| at > cx.now);
-        let Some(at) = pages.chain(later).chain(settles).chain(self.erasing.due()).min() else {
-            return;
-        };
+        let link = self.has_room().then(|| self.link.look_at(cx.now)).flatten();
+        let all = pages.chain(later).chain(settles).chain(link).chain(self.erasing.due());
+        let Some(at) = all.min() else { return };
         if self.copying.due.is_none_or(|due| at < due) {
             self.copying.due = Some(at);
             cx.fx.timer(COPY_DUE, at);
@@ -115,7 +124,6 @@ impl<P: Member> Configured<P> {
             due: cx.now + self.copying.patience,
             left: None,
             next_hash: None,
-            took: Nanos::ZERO,
         };
         self.copying.pages.insert(id, page);
         cx.fx.send_now(donor, Envelope::Copy(Copy { epoch, id, from_hash, limit: PAGE_LEN }));
@@ -129,12 +137,15 @@ impl<P: Member> Configured<P> {
         self.copying.due = None;
         let now = cx.now;
         let late = self.copying.pages.extract_if(.., |_, page| page.due <= now);
-        let late: Vec<u64> = late.map(|(_, page)| page.from_hash).collect();
+        let late: Vec<AskedPage> = late.map(|(_, page)| page).collect();
         if !late.is_empty() {
             // The link or the disk may need longer for large registers.
             self.copying.patience = Nanos(2 * self.copying.patience.0).min(PATIENCE_MAX);
         }
-        for from_hash in late {
+        if late.iter().any(|page| page.left.is_none()) {
+            self.link.leave(cx.now);
+        }
+        for AskedPage { from_hash, .. } in late {
             sometimes!("a page of a copy is asked for again");
             self.copying.to_do.push_front(from_hash);
         }
@@ -151,9 +162,11 @@ impl<P: Member> Configured<P> {
         if asked.donor != from.node || asked.left.is_some() {
             return;
         }
-        asked.took = cx.now.since(asked.asked_at);
+        let took = cx.now.since(asked.asked_at);
         asked.left = Some(records.len());
         asked.next_hash = next_hash;
+        // A page without registers has not used the link.
+        self.link.leave(if records.is_empty() { cx.now } else { cx.now + took });
         let me = cx.replicas.me();
         for (key, record) in records {
             if self.env.owns(key.shard()) {
@@ -165,6 +178,7 @@ impl<P: Member> Configured<P> {
         if self.copying.pages.get(&id).is_some_and(|page| page.left == Some(0)) {
             self.end_page(cx, id);
         }
+        self.plan_copy(cx);
     }
 
     pub(super) fn on_adopt(
@@ -208,7 +222,7 @@ impl<P: Member> Configured<P> {
         let Some(page) = self.copying.pages.remove(&id) else { return };
         let shard = page.from_hash >> 56;
         if let Some(next) = page.next_hash.filter(|next| next >> 56 == shard) {
-            self.copying.later.insert((cx.now + page.took, next), ());
+            self.copying.to_do.push_front(next);
         }
         self.copy_on(cx);
     }

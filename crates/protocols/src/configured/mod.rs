@@ -63,6 +63,7 @@ use state::copying::Copying;
 use state::erasing::Erasing;
 use state::explanations::Explanations;
 use state::gate::Gate;
+use state::link::Link;
 use state::listings::Listings;
 use state::parked::Parked;
 use state::passing::Passing;
@@ -197,6 +198,7 @@ pub struct Configured<P: Member> {
     parked: Parked,
     passing: Passing,
     copying: Copying,
+    link: Link,
     erasing: Erasing,
     listings: Listings,
     explanations: Explanations,
@@ -222,6 +224,7 @@ impl<P: Member> Protocol for Configured<P> {
             parked: Parked::default(),
             passing: Passing::new(env.incarnation, env.worker),
             copying: Copying::default(),
+            link: Link::new(Arc::clone(&env.shared)),
             erasing: Erasing::default(),
             listings: Listings::default(),
             explanations: Explanations::default(),

@@ -37,7 +37,6 @@ pub(crate) struct AskedPage {
     /// Registers to adopt; `None` until the page is here.
     pub(crate) left: Option<usize>,
     pub(crate) next_hash: Option<u64>,
-    pub(crate) took: Nanos,
 }
 
 impl Copying {
