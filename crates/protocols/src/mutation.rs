@@ -222,6 +222,14 @@ base::mutations! {
     RunsLateSteers = "craq-runs-late-steers",
     /// A version is committed without the shadows.
     ShadowsAreNoEnd = "craq-shadows-are-no-end",
+    /// A late version of a deleted key counts though its register is removed.
+    NoFloor = "craq-no-floor",
+    /// The head numbers new versions without regard to the floor.
+    MintBelowFloor = "craq-mint-below-floor",
+    /// A floor counts while a version below is on its way.
+    FloorOverPends = "craq-floor-over-pends",
+    /// The register of a deleted key is removed though a command in it may come again.
+    BuryNames = "craq-bury-names",
     /// A granted ballot is used again.
     GrantUsedTwice = "caspaxos-grant-used-twice",
     /// A granted ballot is used though the replicas are others than those that promised it.

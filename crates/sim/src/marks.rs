@@ -22,6 +22,7 @@ pub const MARKS: &[(&str, &str)] = &[
     ("pmem", "pmem: an unfinished version is undone"),
     ("pmem", "pmem: damage makes a shard forgotten"),
     ("pmem", "pmem: the pages of an empty run are given back"),
+    ("craq", "the register of a deleted key is removed"),
     ("groups", "a copy of a passed request comes"),
     ("groups", "a message comes before its epoch"),
     ("groups", "a page of a copy is asked for again"),
@@ -93,6 +94,7 @@ pub fn missed(protocol: &str, reached: &[&str]) -> Vec<&'static str> {
     let applies = |whose: &str| match whose {
         "media faults" => false,
         "rmwpaxos" | "transactions" => protocol == "rmwpaxos",
+        "craq" => protocol == "craq",
         "groups" => registry::find_anywhere(protocol).is_some_and(|it| it.properties.needs_config),
         _ => true,
     };

@@ -184,6 +184,10 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::UpForCopy
         | Mutation::NoTable
         | Mutation::RunsLateSteers
+        | Mutation::NoFloor
+        | Mutation::MintBelowFloor
+        | Mutation::FloorOverPends
+        | Mutation::BuryNames
         | Mutation::ShadowsAreNoEnd => &["craq"],
         Mutation::GrantUsedTwice
         | Mutation::GrantOutlivesEpoch

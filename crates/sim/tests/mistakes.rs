@@ -68,6 +68,10 @@ mod mistakes {
         "craq-hand-on-before-durable",
         "craq-shadows-are-no-end",
         "craq-runs-late-steers",
+        "craq-no-floor",
+        "craq-mint-below-floor",
+        "craq-floor-over-pends",
+        "craq-bury-names",
         // The sets of replicas stay. Only schedules reach the others.
         "caspaxos-grant-outlives-epoch",
         "caspaxos-grant-skips-deadline",

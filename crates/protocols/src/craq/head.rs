@@ -88,6 +88,12 @@ impl Craq {
         self.start(cx, key, register, Vec::new());
     }
 
+    /// True if its member has no answer yet.
+    pub(super) fn may_come_again(&self, cx: &Cx<'_, '_>, ran: &Ran) -> bool {
+        cx.configuration.has_serial(ran.origin)
+            && !self.streams.has_ended(ran.origin, ran.worker, ran.seq)
+    }
+
     /// Makes the register's value the next version.
     pub(super) fn start(
         &mut self,
@@ -96,13 +102,9 @@ impl Craq {
         register: Register,
         origins: Vec<(Origin, Reply)>,
     ) {
-        let version = register.version.next(cx.configuration.epoch);
+        let version = self.next_version(cx, key, register.version);
         let mut register = Register { version, is_clean: false, ..register };
-        let is_needed = |ran: &Ran| {
-            cx.configuration.has_serial(ran.origin)
-                && !self.streams.has_ended(ran.origin, ran.worker, ran.seq)
-        };
-        register.ran.retain(is_needed);
+        register.ran.retain(|ran| self.may_come_again(cx, ran));
         self.store(cx, key, register);
         let lane = self.lane(cx, key);
         lane.pend = Some(Pend { version, since: cx.now, has_next: false, origins });
@@ -149,7 +151,7 @@ impl Craq {
         let mut waiting = std::mem::take(&mut lane.waiting);
         let register = super::register_of(cx, key);
         let serial = cx.me().serial;
-        let next = register.version.next(cx.configuration.epoch);
+        let next = self.next_version(cx, key, register.version);
         let mut batch = Batch { register, next, origins: Vec::new(), serial };
         self.add_steered(cx, key, &mut batch, &mut steered);
         self.add_own(cx, &mut batch, &mut waiting);

@@ -40,6 +40,11 @@ pub enum Body {
     Look,
     /// To the head: the time to live of the key is over here.
     Expire,
+    /// To the head: may the register of this deletion be removed here? Commands of this worker
+    /// below `low` have ended.
+    Spent { version: Version, worker: u64, low: u64 },
+    /// It may. No version of the shard up to this number of the epoch is on its way.
+    Bury { version: Version, floor: u64 },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,6 +77,8 @@ const ASK_TAIL: u8 = 7;
 const TAIL: u8 = 8;
 const LOOK: u8 = 9;
 const EXPIRE: u8 = 10;
+const SPENT: u8 = 11;
+const BURY: u8 = 12;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -86,6 +93,8 @@ impl Wire for Message {
             Body::Tail { .. } => TAIL,
             Body::Look => LOOK,
             Body::Expire => EXPIRE,
+            Body::Spent { .. } => SPENT,
+            Body::Bury { .. } => BURY,
         });
         self.key.encode(out);
         match &self.body {
@@ -96,7 +105,16 @@ impl Wire for Message {
             }
             Body::Down { register } => register.encode(out),
             Body::Up { version } | Body::Have { version } | Body::Nudge { version } => {
+                version.encode(out)
+            }
+            Body::Spent { version, worker, low } => {
                 version.encode(out);
+                put_varint(out, *worker);
+                put_varint(out, *low);
+            }
+            Body::Bury { version, floor } => {
+                version.encode(out);
+                put_varint(out, *floor);
             }
             Body::AskTail { id, version } => {
                 put_varint(out, *id);
@@ -130,6 +148,11 @@ impl Wire for Message {
             }
             LOOK => Body::Look,
             EXPIRE => Body::Expire,
+            SPENT => {
+                let version = Version::decode(reader)?;
+                Body::Spent { version, worker: reader.varint()?, low: reader.varint()? }
+            }
+            BURY => Body::Bury { version: Version::decode(reader)?, floor: reader.varint()? },
             _ => return Err(Malformed),
         };
         Ok(Message { key, body })
@@ -181,6 +204,8 @@ mod tests {
             Body::Tail { id: 9, version, content: Some(content) },
             Body::Look,
             Body::Expire,
+            Body::Spent { version, worker: 1, low: 300 },
+            Body::Bury { version, floor: 300 },
         ];
         for body in bodies {
             let message = Message { key: Key::new(b"k"), body };

@@ -16,6 +16,7 @@
 //! | `Down` -> `Have` | I hold it already, and wait for those behind |
 //! | `AskTail` -> `Tail` | the committed version |
 //! | `Nudge` -> `Up`, `Down` | to the head: is this version at every member? |
+//! | `Spent` -> `Bury` | to the head: may the register of a deleted key go? |
 //!
 //! Invariants:
 //! 1. A clean version, or a newer one, is durable at every member of this epoch and all later ones.
@@ -47,9 +48,12 @@
 //! **Times to live** are counted by each member. A member at which one is over asks the head, which
 //! deletes the key once its own count is over. So the key ends by a version like any other.
 //!
+//! **Deleted keys** leave a tombstone for a while (`collection.rs`).
+//!
 //! Start reading at `Craq::on`.
 
 mod chain;
+mod collection;
 mod head;
 mod lane;
 pub mod message;
@@ -64,7 +68,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Millis, Nanos, checksum};
 use bytes::Bytes;
 use types::explain::Record as Explained;
-use types::{Key, NodeId, Reply, Ticket};
+use types::{Key, NodeId, Reply, Shard, Ticket};
 
 use lane::{Lane, Origin, Pend};
 use message::Body;
@@ -111,6 +115,8 @@ pub struct Craq {
     /// When times to live are over.
     ends: Ends,
     sweep: Sweep,
+    /// Numbers of this epoch up to which all versions of a shard are committed.
+    floors: BTreeMap<Shard, u64>,
 }
 
 type Cx<'c, 'a> = Inside<'c, 'a, Craq>;
@@ -143,6 +149,7 @@ impl Member for Craq {
             due: Due::new(TICK),
             ends: Ends::new(ENDS),
             sweep: Sweep::new(SWEEP),
+            floors: BTreeMap::new(),
         }
     }
 
@@ -169,6 +176,7 @@ impl Member for Craq {
     fn install(&mut self, cx: &mut Cx<'_, '_>) {
         self.streams.clear();
         self.stalled.clear();
+        self.floors.clear();
         let keys: Vec<Key> = self.lanes.keys().cloned().collect();
         for key in keys {
             self.on_epoch(cx, &key);
@@ -207,6 +215,7 @@ impl Member for Craq {
         self.open.clear();
         self.streams.clear();
         self.stalled.clear();
+        self.floors.clear();
         self.due = Due::new(TICK);
         self.ends = Ends::new(ENDS);
         self.sweep.stop();
@@ -330,6 +339,13 @@ impl Craq {
             Body::Look if from == cx.replicas.me() => self.on_look(cx, &key),
             Body::Look => {}
             Body::Expire => self.on_expire(cx, &key),
+            Body::Spent { version, worker, low } => {
+                if let Some(member) = cx.configuration.member(from) {
+                    self.streams.stream(member.serial, worker, low);
+                }
+                self.on_spent(cx, from, &key, version);
+            }
+            Body::Bury { version, floor } => self.on_bury(cx, from, &key, (version, floor)),
         }
     }
 
@@ -340,6 +356,7 @@ impl Craq {
         let version = register.version;
         match held(cx, key) {
             Held::Lost => return,
+            _ if self.is_buried(cx, key, version) && !mutation::is(Mutation::NoFloor) => return,
             Held::Clean(held) | Held::Dirty(held) if held < version => {
                 let held = match cx.cache.get(key) {
                     CachedRegister::Present(held) => Some(held),
@@ -389,6 +406,7 @@ impl Craq {
     fn on_up(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, version: Version) {
         match held(cx, key) {
             Held::Lost => return,
+            _ if self.is_buried(cx, key, version) => return,
             Held::Clean(held) | Held::Dirty(held) if held < version => {
                 let text = format!("craq: {version:?} of {key:?} is committed over {held:?} here");
                 return cx.fx.fail(Violation(text));
@@ -396,6 +414,7 @@ impl Craq {
             Held::Clean(_) | Held::Dirty(_) => {}
         }
         note_clean(cx, key, version);
+        self.watch(cx, key);
         self.stalled.remove(key);
         if !chain::is_before(cx, from)
             && let Some(previous) = chain::previous(cx)

@@ -12,7 +12,7 @@ use crate::mutation::{self, Mutation};
 pub(super) struct Streams(BTreeMap<(Serial, u64), Stream>);
 
 #[derive(Debug, Default)]
-struct Stream {
+pub(super) struct Stream {
     /// Commands below have ended at their origin.
     low: u64,
     /// Those from there on: at most as many as a worker has requests.
@@ -41,14 +41,20 @@ pub(super) enum Admission {
 }
 
 impl Streams {
-    /// A worker has one command on a key at a time. So it has given up those below the newest
-    /// one of the key, and they must not run behind it.
-    pub fn admit(&mut self, from: From, low: u64, key: &Key) -> Admission {
-        let stream = self.0.entry((from.serial, from.worker)).or_default();
+    /// Commands of this worker below `low` have ended at their origin.
+    pub fn stream(&mut self, serial: Serial, worker: u64, low: u64) -> &mut Stream {
+        let stream = self.0.entry((serial, worker)).or_default();
         if low > stream.low {
             stream.low = low;
             stream.commands = stream.commands.split_off(&low);
         }
+        stream
+    }
+
+    /// A worker has one command on a key at a time. So it has given up those below the newest
+    /// one of the key, and they must not run behind it.
+    pub fn admit(&mut self, from: From, low: u64, key: &Key) -> Admission {
+        let stream = self.stream(from.serial, from.worker, low);
         if from.seq < stream.low {
             return Admission::Old;
         }

@@ -3,6 +3,7 @@
 
 use types::{Key, Role};
 
+use super::collection::is_tombstone;
 use super::message::Body;
 use super::register::Register;
 use super::{Craq, Cx, Held, chain, held, send};
@@ -20,8 +21,14 @@ impl Craq {
 
     /// Notes the end of a register that is new here.
     pub(super) fn watch(&mut self, cx: &Cx<'_, '_>, key: &Key) {
-        if let CachedRegister::Present(register) = cx.cache.get(key) {
-            self.ends.watch(&**cx, key, &register.content);
+        match cx.cache.get(key) {
+            CachedRegister::Present(register) if is_tombstone(register) => {
+                self.ends.look_again(key, cx.now);
+            }
+            CachedRegister::Present(register) => {
+                self.ends.watch(&**cx, key, &register.content);
+            }
+            CachedRegister::Absent | CachedRegister::Lost => {}
         }
     }
 
@@ -40,7 +47,8 @@ impl Craq {
         for (key, found) in scanned.records {
             let ScannedRegister::Present(register) = found else { continue };
             self.ends.watch(&**cx, &key, &register.content);
-            if !register.is_clean && register.version.epoch < cx.configuration.epoch {
+            let is_old = !register.is_clean && register.version.epoch < cx.configuration.epoch;
+            if is_old || is_tombstone(&register) {
                 send(cx, cx.replicas.me(), &key, Body::Look);
             }
         }
@@ -49,12 +57,16 @@ impl Craq {
     pub(super) fn on_look(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let CachedRegister::Present(register) = cx.cache.get(key) else { return };
         let (version, is_clean) = (register.version, register.is_clean);
+        let is_spent = is_tombstone(register);
         let is_over = self.ends.is_over(&**cx, key, &register.content);
         if cx.me().role != Role::Full {
             return;
         }
         if !is_clean && version.epoch < cx.configuration.epoch {
             super::origin::nudge(cx, key, version);
+        }
+        if is_spent {
+            return self.ask_to_bury(cx, key, version);
         }
         if is_over && let Some(head) = chain::head(cx) {
             send(cx, head, key, Body::Expire);

@@ -22,6 +22,8 @@ struct Odds {
     leases: u64,
     disorder: u64,
     damage: u64,
+    /// Keys are deleted and written again, and time passes.
+    deletes: u64,
 }
 
 /// One random world. An error describes the fault.
@@ -45,6 +47,7 @@ pub(super) fn explore<P: Protocol>(seed: u64, is_traced: bool) -> Result<(), (St
         leases: one_of(&[10, 50]),
         disorder: one_of(&[0, 300, 1000]),
         damage: one_of(&[0, 0, 5]),
+        deletes: *Prng::new(seed ^ 0xde1).pick(&[0, 0, 400]),
     };
     let (steps, asks) = (one_of(&[60, 150, 400]), one_of(&[40, 90]));
     let mut asked = 0;
@@ -54,7 +57,7 @@ pub(super) fn explore<P: Protocol>(seed: u64, is_traced: bool) -> Result<(), (St
         }
         if asked < 24 && rng.below(1000) < asks {
             asked += 1;
-            ask(&mut world, &mut rng, asked);
+            ask(&mut world, &mut rng, asked, &odds);
         }
         step(&mut world, &mut rng, &odds);
     }
@@ -64,14 +67,16 @@ pub(super) fn explore<P: Protocol>(seed: u64, is_traced: bool) -> Result<(), (St
     world.verdict().map_err(|fault| (fault, world.trace.take().unwrap_or_default()))
 }
 
-fn ask<P: Protocol>(world: &mut World<P>, rng: &mut Prng, value: u8) {
+fn ask<P: Protocol>(world: &mut World<P>, rng: &mut Prng, value: u8, odds: &Odds) {
     let up = world.up();
     if up.is_empty() {
         return;
     }
     let index = up[rng.below(up.len() as u64) as usize];
     let key = usize::from(rng.below(5) == 0);
-    let ask = match rng.below(10) {
+    let place = rng.below(10);
+    let ask = match place {
+        _ if odds.deletes > 0 && !(5..=8).contains(&place) => Ask::Delete,
         0..=3 => Ask::Get,
         4..=5 => Ask::Set(value),
         6..=7 => Ask::Append(value),
@@ -107,6 +112,9 @@ fn step<P: Protocol>(world: &mut World<P>, rng: &mut Prng, odds: &Odds) {
             true => world.lend(index),
             false => world.nodes[index].lent.set(types::Epoch(0)),
         };
+    }
+    if odds.deletes > 0 && rng.below(1000) < odds.deletes {
+        return world.pass(Nanos::from_millis(30), world.up().into_iter());
     }
     match rng.below(10) {
         0..=5 if !world.bag.is_empty() => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Millis, Nanos};
 use bytes::Bytes;
-use types::{Incarnation, Role, Tag};
+use types::{Incarnation, Outcome, Role, Tag};
 
 use super::asks::Ask;
 use super::{Letter, World, node_id};
@@ -14,6 +14,7 @@ use crate::configured::Configured;
 use crate::craq::Craq;
 use crate::hermes::Hermes;
 use crate::protocol::Protocol;
+use crate::register_cache::CachedRegister;
 use crate::toolkit::stamp::Stamp;
 use crate::toolkit::state::{OpId, Registry, State};
 
@@ -291,6 +292,49 @@ pub(super) fn craq_write_beside_a_copy() -> Result<(), String> {
     world.change(&[B]);
     world.lend(B);
     world.judge(&[B])
+}
+
+/// A copy of a version arrives after the key was deleted and its registers were removed.
+pub(super) fn craq_late_version_of_a_deleted_key() -> Result<(), String> {
+    let mut world = group::<Configured<Craq>>(3, &[A, B, C], false);
+    let write = world.ask(A, 0, Ask::Set(1));
+    let at = world.bag.iter().position(|letter| letter.to == B).expect("it goes down");
+    world.deliver_copy(at);
+    let late = world.take(A, B, "Down");
+    world.done(write);
+    let delete = world.ask(A, 0, Ask::Delete);
+    world.done(delete);
+    for _ in 0..2 {
+        [A, B, C].into_iter().for_each(|node| world.wait(node, 150));
+        world.drain();
+    }
+    let key = world.keys[0].clone();
+    assert!(matches!(world.nodes[B].cache.get(&key), CachedRegister::Absent));
+    late.into_iter().for_each(|letter| world.deliver(letter));
+    world.drain();
+    world.judge(&[B, C])
+}
+
+/// A register is removed while a lower version of another key of the shard is on its way.
+pub(super) fn craq_floor_above_a_version_on_its_way() -> Result<(), String> {
+    let mut world = group::<Configured<Craq>>(3, &[A, B, C], false);
+    for ask in [Ask::Set(1), Ask::Delete] {
+        let tag = world.ask(A, 0, ask);
+        world.done(tag);
+    }
+    let write = world.ask(A, 1, Ask::Set(2));
+    let slow = world.take(A, B, "Down");
+    world.wait(B, 150);
+    world.carry(B, A, "Spent");
+    for letter in world.take(A, B, "Bury") {
+        world.deliver(letter);
+    }
+    slow.into_iter().for_each(|letter| world.deliver(letter));
+    world.settle(&[write]);
+    match world.outcomes.get(&write) {
+        Some(Outcome::Reply(_)) => world.judge(&[A]),
+        outcome => Err(format!("the write ends with {outcome:?}")),
+    }
 }
 
 /// A shadow runs a read before it has copied the key.

@@ -95,6 +95,11 @@ impl Ends {
         is_over
     }
 
+    /// There is no such key any more.
+    pub fn forget(&mut self, key: &Key) {
+        self.due.clear(key);
+    }
+
     /// Takes the keys to look at now. Call it for the event of the timer.
     pub fn take(&mut self, now: Nanos) -> Vec<Key> {
         self.due.take(now)
