@@ -598,7 +598,7 @@ fn what_the_ring_refers_to_behind_damage_keeps_its_extent() {
         world.poll();
     }
     let mut recovered = 0;
-    for moment in 0..60 {
+    for moment in seeds(15) {
         world.guard.rest();
         world.poll();
         let crashed = world.disk.crashed(moment);
