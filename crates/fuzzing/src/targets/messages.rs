@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use base::Prng;
-use protocols::{Message, Touches, abd, hermes, rmwpaxos, zab};
+use protocols::{Message, Touches, abd, caspaxos, classic_paxos, hermes, rmwpaxos, zab};
 use transport::{Hello, Refusal};
 use types::{Ballot, Key, Reader, Round, Wire};
 
@@ -35,6 +35,8 @@ const fn message<T: Message>() -> Word {
 const WORDS: &[Word] = &[
     message::<rmwpaxos::Message>(),
     message::<abd::Message>(),
+    message::<caspaxos::Message>(),
+    message::<classic_paxos::Message>(),
     message::<hermes::Message>(),
     message::<zab::Message>(),
     word::<rmwpaxos::Register>(),
@@ -42,6 +44,8 @@ const WORDS: &[Word] = &[
     word::<rmwpaxos::State>(),
     word::<rmwpaxos::Delta>(),
     word::<abd::Register>(),
+    word::<caspaxos::Register>(),
+    word::<classic_paxos::Register>(),
     word::<hermes::Register>(),
     word::<zab::Value>(),
     word::<node::formation::Status>(),
