@@ -284,11 +284,6 @@ impl<P: Protocol> EngineOf<P> {
                 return;
             }
             EngineWork::Peer { from, message, .. } => Event::Peer { from, message },
-            EngineWork::Emit(emit) => {
-                let shard = emit.key.shard();
-                self.with_context(shared, Some(shard), |protocol, cx| protocol.on_emit(cx, emit));
-                return;
-            }
             EngineWork::Scan(scan) => {
                 self.run_scan(shared, scan);
                 return;

@@ -71,28 +71,15 @@ pub const PROTOCOLS: &[Registration] = &[
     Registration::of::<Abd>(),
     Registration::of::<Configured<Hermes>>(),
     Registration::of::<Configured<Craq>>(),
+    Registration::of::<Zab>(),
 ];
 
 /// Variants of protocols for measurements. A node runs them; no configuration of users names one.
 /// The name is that of the protocol with a suffix: `-y5`, `-lock-step`.
 pub const VARIANTS: &[Registration] = &[Registration::of::<Waiting>()];
 
-/// Protocols that no database may choose: complete only while the membership stays as it is. The
-/// simulator runs them to show that the waist carries them.
-pub const LABORATORY: &[Registration] = &[Registration::of::<Zab>()];
-
 /// The protocol of the system database, and of hidden keyspaces.
 pub const SYSTEM: &str = <RmwPaxos as Protocol>::NAME;
-
-/// The protocol of this name, be it of the laboratory.
-#[must_use]
-pub fn find_anywhere(name: &str) -> Option<&'static Registration> {
-    PROTOCOLS
-        .iter()
-        .chain(VARIANTS)
-        .chain(LABORATORY)
-        .find(|registration| registration.name == name)
-}
 
 /// The protocol of this name, or the variant.
 #[must_use]

@@ -147,6 +147,8 @@ pub enum Input {
     Computed { token: u64, ran: Ran },
     /// A word of this node's own transaction services.
     Word { from: Peer, bytes: Bytes },
+    /// A protocol's message from another worker of this node, for the owner of the shard.
+    Own { database: Database, shard: Shard, bytes: Bytes },
     /// The payload of one frame, see [`crate::frame_payload`].
     Frame { from: NodeId, bytes: Bytes },
     /// A connection to this peer stands.
@@ -518,6 +520,7 @@ fn shared(
         replies: Vec::new(),
         suspects: Vec::new(),
         group_reports: Vec::new(),
+        for_workers: Vec::new(),
         locked: Vec::new(),
         records: Vec::new(),
         warnings: Vec::new(),

@@ -6,7 +6,7 @@
 
 use base::Nanos;
 use bytes::Bytes;
-use types::{Command, Incarnation, Key, Lock, LogChanges, NodeId, Outcome, Shard, Tag, Ticket};
+use types::{Incarnation, Key, Lock, LogChanges, NodeId, Outcome, Shard, Tag, Ticket};
 
 use crate::group::GroupReport;
 use crate::request::PutAside;
@@ -31,16 +31,6 @@ pub struct Scan {
     pub limit: usize,
 }
 
-/// A command at its place in a total order, to be applied by the worker.
-#[derive(Clone, Debug)]
-pub struct Emit {
-    pub index: u64,
-    pub key: Key,
-    pub command: Command,
-    /// Set where the request came from this node.
-    pub tag: Option<Tag>,
-}
-
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
@@ -52,7 +42,6 @@ pub struct Effects<M> {
     pub outcomes: Vec<(Tag, Outcome, Ticket)>,
     pub timers: Vec<(TimerId, Nanos)>,
     pub scans: Vec<Scan>,
-    pub emits: Vec<Emit>,
     /// Changes of the log since the last submission.
     pub log: LogChanges,
     /// The ticket of changes made now, of the log as of registers.
@@ -89,7 +78,6 @@ impl<M> Default for Effects<M> {
             outcomes: Vec::new(),
             timers: Vec::new(),
             scans: Vec::new(),
-            emits: Vec::new(),
             log: LogChanges::default(),
             open_ticket: Ticket::DURABLE,
             recovered: Vec::new(),
@@ -137,10 +125,6 @@ impl<M> Effects<M> {
     /// Asks for [`Event::Scanned`](crate::Event::Scanned).
     pub fn scan(&mut self, scan: Scan) {
         self.scans.push(scan);
-    }
-
-    pub fn emit(&mut self, emit: Emit) {
-        self.emits.push(emit);
     }
 
     /// Appends a record to the log. Records from this index on are replaced. Durable after the

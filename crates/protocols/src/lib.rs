@@ -29,7 +29,7 @@ pub mod toolkit;
 pub mod uptime;
 pub mod zab;
 
-pub use effects::{Effects, Emit, Scan, Send, TimerId, Violation};
+pub use effects::{Effects, Scan, Send, TimerId, Violation};
 pub use group::{GroupEvent, GroupReport, Lease, Leases, NoLeases};
 pub use peers::{Member, Pace, Peers};
 pub use protocol::{

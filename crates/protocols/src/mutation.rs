@@ -180,6 +180,32 @@ base::mutations! {
     ReadInvalid = "read-invalid",
     /// A register is validated whichever version it holds.
     ValidateAnyVersion = "validate-any-version",
+    /// A node that lost its state joins any epoch.
+    ZabForgetsPromises = "zab-forgets-promises",
+    /// Histories are compared by their last entries alone.
+    ZabComparesZxidsOnly = "zab-compares-zxids-only",
+    /// An epoch stands before a majority has the history of its leader.
+    ZabStandsAlone = "zab-stands-alone",
+    /// A follower notes an epoch before it has the history of its leader.
+    ZabNotesEpochEarly = "zab-notes-epoch-early",
+    /// A follower acknowledges entries before they are durable.
+    ZabAcksBeforeDurable = "zab-acks-before-durable",
+    /// A leader counts entries of followers that have not joined.
+    ZabCountsUnjoined = "zab-counts-unjoined",
+    /// A worker reads although another has shown later entries.
+    ZabReadsBehind = "zab-reads-behind",
+    /// A leader takes a write each time that it comes.
+    ZabTakesTwice = "zab-takes-twice",
+    /// A write is sent to a new leader though the one before may have taken it.
+    ZabSendsEarly = "zab-sends-early",
+    /// A copied register replaces a newer one.
+    ZabAdoptsOlder = "zab-adopts-older",
+    /// A deletion during a copy leaves no trace.
+    ZabForgetsDeletions = "zab-forgets-deletions",
+    /// An entry is applied to a register that includes it.
+    ZabAppliesAgain = "zab-applies-again",
+    /// A leader runs commands before the entries of earlier epochs are applied.
+    ZabRunsAhead = "zab-runs-ahead",
     /// A follower acknowledges entries beyond a gap.
     AckPastGap = "ack-past-gap",
     /// A local read does not wait for its session's own writes.

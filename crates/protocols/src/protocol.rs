@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use base::{Millis, Nanos, Prng};
 use types::{Incarnation, Key, LogImage, NodeId, Shard, Tag, Update, Wire};
 
-use crate::effects::{Effects, Emit, TimerId, Violation};
+use crate::effects::{Effects, TimerId, Violation};
 use crate::group::{GroupEvent, Lease};
 use crate::register_cache::{Metas, RegisterCache, Weight};
 use crate::replica_sets::ReplicaSets;
@@ -51,16 +51,6 @@ pub trait Protocol: Sized + Send + 'static {
 
     /// This node's ballots name this incarnation from now on, after [`Effects::fenced`].
     fn renew(&mut self, _incarnation: Incarnation) {}
-
-    /// Total order only: runs an emitted command, and answers it if it has a tag. Its register and
-    /// shard are resident. Commands of one key come in the order of their emission.
-    fn on_emit(&mut self, cx: &mut Context<'_, Self>, emit: Emit) {
-        cx.fx.fail(Violation(format!(
-            "{} emitted command {} and applies none",
-            Self::NAME,
-            emit.index
-        )));
-    }
 
     /// False for a record with state outside its bytes, which must not be read back from them in
     /// this process. Such a record stays resident.
@@ -132,6 +122,15 @@ pub enum Consistency {
 pub trait Message: Wire + Debug + Send {
     /// The register or shard that must be resident before this message is handled.
     fn touches(&self) -> Touches<'_>;
+
+    /// The shard whose worker handles it; `None` for a message to the worker that sends it.
+    fn shard(&self) -> Option<Shard> {
+        match self.touches() {
+            Touches::Key(key) => Some(key.shard()),
+            Touches::Shard(shard) => Some(shard),
+            Touches::Nothing => None,
+        }
+    }
 
     /// True if the receiver must store the message's content. A node whose medium cannot keep up
     /// drops such a message, as if it were lost.

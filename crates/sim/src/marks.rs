@@ -95,7 +95,7 @@ pub fn missed(protocol: &str, reached: &[&str]) -> Vec<&'static str> {
         "media faults" => false,
         "rmwpaxos" | "transactions" => protocol == "rmwpaxos",
         "craq" => protocol == "craq",
-        "groups" => registry::find_anywhere(protocol).is_some_and(|it| it.properties.needs_config),
+        "groups" => registry::find(protocol).is_some_and(|it| it.properties.needs_config),
         _ => true,
     };
     let marks = MARKS.iter().filter(|(whose, mark)| applies(whose) && !reached.contains(mark));

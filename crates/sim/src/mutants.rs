@@ -14,7 +14,7 @@ use crate::workload::mix::Mix;
 const APART: u64 = 1_000_000;
 /// Media faults, for mistakes that only they reveal.
 const MEDIA_FAULTS: u64 = 4;
-/// Operations of a run under a laboratory protocol.
+/// Operations of a run under a protocol with many messages.
 const FEW_OPS: u64 = 100;
 
 /// The result for one mistake.
@@ -127,10 +127,9 @@ pub fn every() -> Vec<(SimConfig, &'static str)> {
 fn config_of(protocol: &str) -> SimConfig {
     let config = SimConfig::new(protocol, 1);
     match protocol {
-        "craq" | "hermes" => {
+        "craq" | "hermes" | "zab" => {
             SimConfig { durability: Some(Durability::Disk), ops: FEW_OPS, ..config }
         }
-        "zab" => SimConfig { durability: Some(Durability::Volatile), ops: FEW_OPS, ..config },
         _ => config,
     }
 }
@@ -199,6 +198,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         // Media go back under stopped nodes: no node relies on their content.
         Mutation::OneDenies | Mutation::AllAreTold => &[],
         Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites | Mutation::AckPastGap => &["zab"],
+        mutation if mutation.name().starts_with("zab-") => &["zab"],
         _ => &["rmwpaxos"],
     }
 }

@@ -225,7 +225,10 @@ impl Profile {
         let length = (given.ops / (clients * pipeline) as u64 + 1) * latency;
         let fault_len_max = (length / rng.between(2, 10)).max(2 * MILLI);
         let apart = &mut Prng::new(rng.clone().next_u64());
-        let medium = given.medium.unwrap_or_else(|| draw_medium(apart, durability, theme));
+        let drawn = draw_medium(apart, durability, theme);
+        // The simulated media of registers have no logs.
+        let drawn = if given.total_order { MediumKind::Model } else { drawn };
+        let medium = given.medium.unwrap_or(drawn);
         let mut scripts = apart.fork();
         let speaks_resp = apart.chance(0.25) && given.read_modify_write;
         let drawn = if speaks_resp { Speech::Resp } else { Speech::Direct };
@@ -242,10 +245,7 @@ impl Profile {
             replicas,
             group_size,
             speech: given.speech.unwrap_or(drawn),
-            workers: match rng.between(1, 2) {
-                _ if given.total_order => 1,
-                workers => workers as usize,
-            },
+            workers: rng.between(1, 2) as usize,
             links,
             lease: *groups.pick(&[8, 20, 60, 400]) * MILLI,
             late_ppm: if faults.has(Fault::Pause) { *groups.pick(&[0, 2_000, 20_000]) } else { 0 },
@@ -289,6 +289,11 @@ impl Profile {
         if profile.has_transactions() {
             // Nodes look at locks for minutes, and would verify the same idle storage each time.
             profile.scrub.pass_min = Nanos::from_secs(60);
+        }
+        let has_one_worker = profile.workers == 1 && !faults.has(Fault::Workers);
+        if given.total_order && !has_one_worker {
+            // Workers run the commands of one pipeline side by side.
+            profile.pipeline = 1;
         }
         profile
     }

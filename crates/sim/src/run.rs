@@ -183,9 +183,11 @@ pub fn drawn(config: &SimConfig) -> Profile {
 }
 
 fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
-    let registration = registry::find_anywhere(&config.protocol).expect("a protocol that exists");
+    let registration = registry::find(&config.protocol).expect("a protocol that exists");
     let properties = registration.properties;
-    let lives_with = |fault: &Fault| !properties.total_order || fault.leaves_members();
+    // A log that goes back breaks its node's promises.
+    let lives_with =
+        |fault: &Fault| !properties.keeps_log || !matches!(fault, Fault::Rot | Fault::RollBack);
     // Findings after media faults must be due to them.
     let leaves_media =
         |fault: &Fault| config.media_faults == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
@@ -195,14 +197,13 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         ops: config.ops,
         faults: config.faults.iter().filter(lives_with).filter(leaves_media).collect(),
         read_modify_write: properties.read_modify_write,
-        // Others are laboratory protocols.
-        expires: registry::find(registration.name).is_some(),
+        // No model of one order over all keys knows times to live.
+        expires: properties.consistency == Consistency::Linearizable,
         tells_changes: registration.name == RmwPaxos::NAME,
         spreads: config::knows_outsiders(registration) && config.media_faults == 0,
         total_order: properties.total_order,
         needs_config: properties.needs_config,
-        // A durable total order would need a medium with a log, and none exists.
-        durability: config.durability.or(properties.total_order.then_some(Durability::Volatile)),
+        durability: config.durability,
         medium: config.medium.or_else(|| media_faults::medium_for(config)),
         speech: config.speech,
         mix: config.mix,
@@ -268,8 +269,7 @@ struct Run {
 
 impl Run {
     fn new(config: &SimConfig) -> Run {
-        let registration =
-            registry::find_anywhere(&config.protocol).expect("a protocol that exists");
+        let registration = registry::find(&config.protocol).expect("a protocol that exists");
         let properties = registration.properties;
         let mut rng = Prng::new(config.seed);
         let profile = draw(config, &mut rng);

@@ -130,7 +130,7 @@ impl Trace {
 
     /// Texts of the messages in a frame that concern the key.
     fn texts(&self, protocol: &str, frame: &[u8]) -> Vec<String> {
-        let Some(registration) = registry::find_anywhere(protocol) else { return Vec::new() };
+        let Some(registration) = registry::find(protocol) else { return Vec::new() };
         let Ok((_, _, messages)) = frame_payload::decode(frame) else { return Vec::new() };
         let described =
             messages.flatten().filter_map(|message| registration.describe(message.bytes));

@@ -126,7 +126,7 @@ impl WorldConfig {
     }
 
     fn needs_config(&self) -> bool {
-        registry::find_anywhere(self.protocol).is_some_and(|it| it.properties.needs_config)
+        registry::find(self.protocol).is_some_and(|it| it.properties.needs_config)
     }
 }
 

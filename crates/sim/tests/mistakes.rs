@@ -72,6 +72,16 @@ mod mistakes {
         "craq-mint-below-floor",
         "craq-floor-over-pends",
         "craq-bury-names",
+        // Restarts alone show it within 700 seeds: `crash,restart-all,torn,crash-after-turn`.
+        "zab-notes-epoch-early",
+        // These wait for schedules made for them.
+        "zab-forgets-promises",
+        "zab-compares-zxids-only",
+        "zab-counts-unjoined",
+        "zab-reads-behind",
+        "zab-adopts-older",
+        "zab-forgets-deletions",
+        "zab-applies-again",
         // The sets of replicas stay. Only schedules reach the others.
         "caspaxos-grant-outlives-epoch",
         "caspaxos-grant-skips-deadline",

@@ -4,10 +4,11 @@
 //! this turn. Otherwise it joins the durability queue. A message to this node itself takes the same
 //! path and never sees the network.
 
-use protocols::{Effects, Message, Protocol, PutAside, Send, Touches};
+use protocols::{Effects, Message, Protocol, PutAside, Send};
 use storage::Room;
-use types::{NodeId, Outcome, Shard, Tag, Ticket};
+use types::{NodeId, Outcome, Shard, Tag, Ticket, Wire};
 
+use super::Input;
 use super::worker_state::WorkerState;
 use crate::engine::{EngineOf, EngineWork};
 
@@ -73,7 +74,6 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn apply_rare_effects(&mut self, shared: &mut WorkerState) {
-        self.inner.extend(self.fx.emits.drain(..).map(EngineWork::Emit));
         self.inner.extend(self.fx.again.drain(..).map(|input| match input {
             PutAside::Request(request) => EngineWork::Request(request),
             PutAside::Message { from, message } => EngineWork::Peer { from, message, len: 0 },
@@ -107,17 +107,19 @@ impl<P: Protocol> EngineOf<P> {
 
     /// Sends a durable message: into the peer's frame, or back to this engine.
     fn leave(&mut self, shared: &mut WorkerState, to: NodeId, message: P::Message) {
+        // Any shard of this worker will do: it finds the worker with the same index.
+        let shard = message.shard().unwrap_or(Shard(shared.index as u8));
         if to == shared.peers.me() {
             shared.counters.messages_looped += 1;
-            self.inner.push_back(EngineWork::Peer { from: shared.me(), message, len: 0 });
+            let worker = usize::from(shard.0) % shared.workers;
+            if worker == shared.index {
+                self.inner.push_back(EngineWork::Peer { from: shared.me(), message, len: 0 });
+            } else {
+                let (database, bytes) = (self.database, message.to_bytes().into());
+                shared.for_workers.push((worker, Input::Own { database, shard, bytes }));
+            }
             return;
         }
-        let shard = match message.touches() {
-            Touches::Key(key) => key.shard(),
-            Touches::Shard(shard) => shard,
-            // Any shard of this worker will do: it finds the worker with the same index.
-            Touches::Nothing => Shard(shared.index as u8),
-        };
         if shared.outbox.push(
             (shared.sets.epoch(), &shared.peers),
             to,
@@ -147,7 +149,6 @@ impl<P: Protocol> EngineOf<P> {
 
 fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
     !fx.scans.is_empty()
-        || !fx.emits.is_empty()
         || !fx.again.is_empty()
         || !fx.group.is_empty()
         || !fx.recovered.is_empty()

@@ -1,6 +1,6 @@
 //! An event on its way to a protocol, which may have to wait for its register or shard.
 
-use protocols::{Emit, Message as _, Peer, Protocol, Request, Scan, Touches};
+use protocols::{Message as _, Peer, Protocol, Request, Scan, Touches};
 use types::{Key, Shard, Tag};
 
 use super::load_waiters::Waiter;
@@ -24,7 +24,6 @@ pub(crate) enum EngineWork<P: Protocol> {
         message: P::Message,
         len: u32,
     },
-    Emit(Emit),
     Scan(Scan),
     Forgotten(Shard),
 }
@@ -36,7 +35,6 @@ impl<P: Protocol> EngineWork<P> {
             EngineWork::List { from_hash, .. } => Touches::Shard(shard_of(*from_hash)),
             EngineWork::Explain { key, .. } => Touches::Key(key),
             EngineWork::Peer { message, .. } => message.touches(),
-            EngineWork::Emit(emit) => Touches::Key(&emit.key),
             EngineWork::Scan(scan) => Touches::Shard(shard_of(scan.from_hash)),
             EngineWork::Forgotten(shard) => Touches::Shard(*shard),
         }

@@ -9,6 +9,7 @@ use types::{Database, Key, Outcome, Tag};
 use super::scans::ScanPurpose;
 use super::{Input, Outputs, Worker};
 use crate::engine::{Signal, shard_of};
+use crate::frame_payload::RawMessage;
 
 /// Timers fired in one turn.
 const TIMERS_MAX: usize = 1 << 14;
@@ -183,6 +184,14 @@ impl Worker {
             Input::Transaction { tag, transaction } => self.on_transaction(tag, transaction),
             Input::Outcome { tag, outcome } => self.on_service_outcome(tag, outcome),
             Input::Computed { token, ran } => self.on_computed(token, ran),
+            Input::Own { database, shard, bytes } => {
+                if let Some(engine) = self.engine_of(database) {
+                    let (from, bytes) = (self.shared.me(), &*bytes);
+                    let message = RawMessage { database, shard, bytes, whole: bytes };
+                    let engine = self.engines.wake(engine, &self.shared);
+                    engine.on_messages(&mut self.shared, from, &[message]);
+                }
+            }
             Input::Word { from, bytes } => {
                 self.on_word(from, &bytes);
             }
@@ -323,6 +332,7 @@ impl Worker {
         self.split_service_outcomes();
         let shared = &mut self.shared;
         out.for_workers.append(&mut self.for_workers);
+        out.for_workers.append(&mut shared.for_workers);
         out.computations.append(&mut self.computations);
         out.replies.append(&mut shared.replies);
         // Behind the messages of the epoch that they end.

@@ -7,6 +7,7 @@ use protocols::{GroupReport, Leases, Peer, Peers, ReplicaSets, Replicas, Scan};
 use storage::Store;
 use types::{Database, Incarnation, Key, Lock, NodeId, Outcome, Shard, Tag, Ticket, Update};
 
+use super::Input;
 use super::amnesia::AmnesiaHold;
 use super::commits::CommitTimes;
 use super::outbox::Outbox;
@@ -104,6 +105,8 @@ pub(crate) struct WorkerState {
     pub(crate) replies: Vec<(Tag, Outcome)>,
     pub(crate) suspects: Vec<(Database, NodeId)>,
     pub(crate) group_reports: Vec<(Database, GroupReport)>,
+    /// Messages of protocols to other workers of this node.
+    pub(crate) for_workers: Vec<(usize, Input)>,
     pub(crate) silence: Silence,
     /// A fence shuts out this node's transactions below this incarnation.
     pub(crate) fenced: Option<Incarnation>,

@@ -143,19 +143,6 @@ fn timers_fire_once_when_they_are_due() {
 }
 
 #[test]
-fn an_emitted_command_is_applied_to_its_register() {
-    let mut world = World::alone();
-    world.script.state().slow_registers = true;
-    world.script.state().at_once = true;
-    let a = key("a");
-    world.ask(DISK, &a, "emit v");
-    world.turn();
-    world.script.finish_loads();
-    assert_eq!(replies(&world.turn()), [(1, "applied".to_string())]);
-    assert_eq!(world.replies(DISK, &a, "get"), [(2, "v".to_string())]);
-}
-
-#[test]
 fn requests_that_nobody_can_serve_are_answered() {
     let mut world = World::new();
     world.ask(Database(9), &key("a"), "get");

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use base::{Millis, Nanos};
 use bytes::Bytes;
 use protocols::{
-    CachedRegister, Consistency, Context, Effects, Emit, Env, Event, Message, Peer, Properties,
-    Protocol, RegisterCache, Replicas, Request, Scan, Scanned, ScannedRegister, Stats, TimerId,
-    Touches, Violation, Weight,
+    CachedRegister, Consistency, Context, Effects, Env, Event, Message, Peer, Properties, Protocol,
+    RegisterCache, Replicas, Request, Scan, Scanned, ScannedRegister, Stats, TimerId, Touches,
+    Violation, Weight,
 };
 use types::{
     AmnesiaCount, Key, Malformed, NodeId, Outcome, Reader, Reply, Shard, Tag, Ticket, Wire, wire,
@@ -171,10 +171,6 @@ impl Toy {
                 cx.fx.recovered(key.shard());
                 cx.fx.reply(tag, text("ok"));
             }
-            b"emit" => {
-                let command = types::Command::new(command.access, rest);
-                cx.fx.emit(Emit { index: 1, key, command, tag: Some(tag) });
-            }
             b"suspect" => {
                 cx.fx.suspect(NodeId(2));
                 cx.fx.reply(tag, text("ok"));
@@ -310,13 +306,6 @@ impl Protocol for Toy {
 
     fn on_meta_lost(&mut self, _cx: &mut Cx<'_>, _shard: Shard) {
         self.counts.metas_lost += 1;
-    }
-
-    fn on_emit(&mut self, cx: &mut Cx<'_>, emit: Emit) {
-        write(cx, &emit.key, emit.command.body);
-        if let Some(tag) = emit.tag {
-            cx.fx.reply(tag, text("applied"));
-        }
     }
 
     fn weight(key: &Key, record: &Record) -> Weight {

@@ -16,7 +16,7 @@ const FAILURES_MAX: usize = 1;
     after_help = "Example, a thousand seeds with every fault:\n  palimpsest sim --protocol rmwpaxos --seeds 1000"
 )]
 pub(crate) struct Args {
-    /// rmwpaxos, classic-paxos, caspaxos, abd, hermes, craq, and of the laboratory zab
+    /// rmwpaxos, classic-paxos, caspaxos, abd, hermes, craq, zab
     #[arg(long, default_value = "rmwpaxos")]
     protocol: String,
     /// Nodes of the simulated cluster

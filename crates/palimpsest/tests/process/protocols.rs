@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bench::client::{Client, Value};
 
@@ -13,18 +13,32 @@ use crate::support::{Nodes, Recorder, config, eventually};
 struct Row {
     protocol: &'static str,
     durability: &'static str,
-    /// It runs commands whose effect depends on the state.
-    is_conditional: bool,
+    class: Class,
+}
+
+#[derive(PartialEq, Eq)]
+enum Class {
+    /// It runs no commands whose effect depends on the state.
+    Plain,
+    Conditional,
+    /// The same, and its reads are weaker unless a client asks for more.
+    SequentialReads,
 }
 
 const CLASSIC_PAXOS: Row =
-    Row { protocol: "classic-paxos", durability: "disk", is_conditional: true };
-const CASPAXOS: Row = Row { protocol: "caspaxos", durability: "disk", is_conditional: true };
-const HERMES: Row = Row { protocol: "hermes", durability: "disk", is_conditional: true };
-const HERMES_ON_PMEM: Row = Row { protocol: "hermes", durability: "pmem", is_conditional: true };
-const CRAQ: Row = Row { protocol: "craq", durability: "disk", is_conditional: true };
-const CRAQ_VOLATILE: Row = Row { protocol: "craq", durability: "volatile", is_conditional: true };
-const ABD: Row = Row { protocol: "abd", durability: "disk", is_conditional: false };
+    Row { protocol: "classic-paxos", durability: "disk", class: Class::Conditional };
+const CASPAXOS: Row = Row { protocol: "caspaxos", durability: "disk", class: Class::Conditional };
+const HERMES: Row = Row { protocol: "hermes", durability: "disk", class: Class::Conditional };
+const HERMES_ON_PMEM: Row =
+    Row { protocol: "hermes", durability: "pmem", class: Class::Conditional };
+const CRAQ: Row = Row { protocol: "craq", durability: "disk", class: Class::Conditional };
+const CRAQ_VOLATILE: Row =
+    Row { protocol: "craq", durability: "volatile", class: Class::Conditional };
+const ABD: Row = Row { protocol: "abd", durability: "disk", class: Class::Plain };
+const ZAB: Row = Row { protocol: "zab", durability: "disk", class: Class::SequentialReads };
+const ZAB_ON_PMEM: Row = Row { protocol: "zab", durability: "pmem", class: Class::SequentialReads };
+const ZAB_VOLATILE: Row =
+    Row { protocol: "zab", durability: "volatile", class: Class::SequentialReads };
 
 fn start(row: &Row) -> Nodes {
     let mut config = config();
@@ -38,9 +52,10 @@ fn start(row: &Row) -> Nodes {
 fn survives(row: &Row) {
     let mut nodes = start(row);
     let addresses = nodes.cluster.addresses();
-    let recorder = match row.is_conditional {
-        true => Recorder::new(row.protocol),
-        false => Recorder::plain(row.protocol),
+    let recorder = match row.class {
+        Class::Conditional => Recorder::new(row.protocol),
+        Class::Plain => Recorder::plain(row.protocol),
+        Class::SequentialReads => Recorder::ordered(row.protocol),
     };
     recorder.during(&addresses, |recorder| {
         recorder.wait_for_successes(100);
@@ -78,6 +93,9 @@ fn expires(row: &Row) {
     assert_eq!(nodes.ask(1, "SET renewed 2"), Value::ok());
     eventually("the key expires", || nodes.ask(1, "GET timed") == Value::Nil);
     for node in 0..nodes.len() {
+        if row.class == Class::SequentialReads {
+            eventually("the node hears of it", || nodes.ask(node, "GET timed") == Value::Nil);
+        }
         assert_eq!(nodes.ask(node, "GET timed"), Value::Nil, "once gone, gone everywhere");
         assert_eq!(nodes.ask(node, "EXISTS kept renewed"), Value::Integer(2));
     }
@@ -122,6 +140,74 @@ fn craq_survives_kills_pauses_and_a_wipe() {
 #[test]
 fn craq_survives_without_durability() {
     survives(&CRAQ_VOLATILE);
+}
+
+#[test]
+fn zab_survives_kills_pauses_and_a_wipe() {
+    survives(&ZAB);
+}
+
+#[test]
+fn zab_survives_on_persistent_memory() {
+    survives(&ZAB_ON_PMEM);
+}
+
+#[test]
+fn zab_survives_without_durability() {
+    survives(&ZAB_VOLATILE);
+}
+
+/// Plain reads may lag behind other nodes, but a session sees its own writes and never goes back,
+/// through changes of the leader.
+#[test]
+fn zab_sessions_never_go_back() {
+    let mut nodes = start(&ZAB);
+    let addresses = nodes.cluster.addresses();
+    let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let (stop, steps) = (&stop, &steps);
+        for &address in &addresses {
+            scope.spawn(move || {
+                while !stop.load(Ordering::SeqCst) {
+                    watch_counter(address, stop, steps);
+                }
+            });
+        }
+        let wait = |more: u64| {
+            let least = steps.load(Ordering::SeqCst) + more;
+            eventually("sessions go on", || steps.load(Ordering::SeqCst) >= least);
+        };
+        wait(200);
+        for node in 0..nodes.len() {
+            nodes.kill(node);
+            wait(200);
+            nodes.restart(node);
+            nodes.wait_ready();
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+}
+
+/// One session on a counter that others increment, too.
+fn watch_counter(address: std::net::SocketAddr, stop: &AtomicBool, steps: &AtomicU64) {
+    let Ok(mut client) = Client::connect(address, Duration::from_secs(4)) else { return };
+    let mut seen = 0;
+    while !stop.load(Ordering::SeqCst) {
+        for line in ["INCR counter", "GET counter", "GET counter"] {
+            let found = match client.command(line) {
+                Ok(Value::Integer(number)) => number,
+                Ok(Value::Bulk(digits)) => {
+                    String::from_utf8_lossy(&digits).parse().expect("a number")
+                }
+                Ok(Value::Nil) => 0,
+                // No quorum for a while, or the node is gone.
+                Ok(_) | Err(_) => return,
+            };
+            assert!(found >= seen, "{line}: {found} after {seen}");
+            seen = found;
+            steps.fetch_add(1, Ordering::SeqCst);
+        }
+    }
 }
 
 #[test]
@@ -178,6 +264,11 @@ fn hermes_expires_keys() {
 #[test]
 fn craq_expires_keys() {
     expires(&CRAQ);
+}
+
+#[test]
+fn zab_expires_keys() {
+    expires(&ZAB);
 }
 
 /// Databases of one cluster have protocols of their own.

@@ -10,6 +10,7 @@
 //!   messages, [`body`] those of one protocol, [`report`] the conclusions from a quorum.
 //! - [`state`]: the value of a key, its deadline and the operations done. [`batch`] computes the
 //!   next one from the commands of [`operation`].
+//! - [`fields`]: bytes of messages from a list of their fields.
 //! - [`no_meta`]: the fields of a shard, for protocols without any.
 //!
 //! [`explainer`] asks replicas for explanations. Quorums are counted by [`crate::quorum`].
@@ -22,6 +23,7 @@ pub mod countdown;
 pub mod due;
 pub mod ends;
 pub mod explainer;
+pub mod fields;
 pub mod message;
 pub mod no_meta;
 pub mod operation;

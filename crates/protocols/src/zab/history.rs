@@ -1,156 +1,205 @@
-//! A node's copy of the total order: its transactions, and which are committed and applied.
+//! A node's copy of the total order: the kept part of its log, in memory.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
-use super::message::Txn;
+use types::{LogImage, Wire};
 
-/// Transactions kept beyond the applied ones. Those further ahead are dropped and sent again later.
-pub(super) const WINDOW: u64 = 16_384;
+use super::epoch::{Epoch, Zxid};
+use super::txn::Entry;
 
-/// Indexes count from one. `applied <= committed`, and `1..=last` never had a gap.
-#[derive(Debug, Default)]
-pub(super) struct History {
-    /// Transactions that may still be needed, and those ahead of a gap.
-    txns: BTreeMap<u64, Txn>,
-    last: u64,
-    committed: u64,
-    /// Handed to the worker.
-    emitted: u64,
-    applied: u64,
+/// Ends of epochs told to a leader. A history of more than these has to be copied.
+const ENDS_MAX: usize = 64;
+
+/// Entries without a gap. The first one of a history that was cut is never cut off, so that the
+/// last one is always known.
+#[derive(Debug)]
+pub struct History {
+    /// The index of the first kept entry.
+    first: u64,
+    entries: VecDeque<Entry>,
+    bytes: u64,
 }
 
 impl History {
-    /// The end of the part without a gap.
+    /// The history that a start finds. `None` if it is none.
+    pub fn open(image: &LogImage) -> Option<History> {
+        let mut history = History { first: image.first, entries: VecDeque::new(), bytes: 0 };
+        for record in &image.records {
+            history.push(Entry::from_bytes(record).ok()?);
+        }
+        // Only the history of a new node has no entry.
+        (history.first == 1 || !history.entries.is_empty()).then_some(history)
+    }
+
+    pub fn new() -> History {
+        History { first: 1, entries: VecDeque::new(), bytes: 0 }
+    }
+
+    /// The history behind a copied state.
+    pub fn after(base: Zxid) -> History {
+        let mut history = History { first: base.index, entries: VecDeque::new(), bytes: 0 };
+        history.push(Entry { epoch: base.epoch, txn: None });
+        history
+    }
+
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The index of the last entry.
     pub fn last(&self) -> u64 {
-        self.last
+        self.first + self.entries.len() as u64 - 1
     }
 
-    pub fn committed(&self) -> u64 {
-        self.committed
+    pub fn last_zxid(&self) -> Zxid {
+        self.zxid(self.last()).unwrap_or_default()
     }
 
-    pub fn applied(&self) -> u64 {
-        self.applied
+    pub fn zxid(&self, index: u64) -> Option<Zxid> {
+        self.get(index).map(|entry| Zxid { epoch: entry.epoch, index })
     }
 
-    pub fn is_full(&self) -> bool {
-        self.last >= self.applied + WINDOW || self.txns.len() as u64 >= WINDOW
+    /// Bytes of the kept entries, about.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// Takes a transaction at its place. True when it is new.
-    pub fn insert(&mut self, index: u64, txn: Txn) -> bool {
-        if index <= self.last || index > self.applied + WINDOW || self.txns.contains_key(&index) {
-            return false;
-        }
-        self.txns.insert(index, txn);
-        while self.txns.contains_key(&(self.last + 1)) {
-            self.last += 1;
-        }
-        true
+    pub fn get(&self, index: u64) -> Option<&Entry> {
+        let at = index.checked_sub(self.first)?;
+        self.entries.get(usize::try_from(at).ok()?)
     }
 
-    /// The newest transaction, even behind a gap.
-    pub fn newest(&self) -> u64 {
-        self.txns.last_key_value().map_or(self.last, |(index, _)| *index)
+    pub fn push(&mut self, entry: Entry) {
+        self.bytes += size(&entry);
+        self.entries.push_back(entry);
     }
 
-    pub fn get(&self, index: u64) -> Option<&Txn> {
-        self.txns.get(&index)
-    }
-
-    /// At most `limit` transactions from `first` on.
-    pub fn range(&self, first: u64, limit: usize) -> Vec<Txn> {
-        self.txns
-            .range(first..=self.last.max(first))
-            .take(limit)
-            .map(|(_, txn)| txn.clone())
-            .collect()
-    }
-
-    /// Notes that a majority has everything up to here. True if that is new.
-    pub fn commit(&mut self, upto: u64) -> bool {
-        let is_news = upto > self.committed;
-        self.committed = self.committed.max(upto);
-        is_news
-    }
-
-    /// The next index to be handed to the worker, up to `limit`.
-    pub fn emit(&mut self, limit: u64) -> Option<u64> {
-        if self.emitted >= limit.min(self.last) {
-            return None;
-        }
-        self.emitted += 1;
-        Some(self.emitted)
-    }
-
-    /// Notes that `index` was applied. False when it is not the next one.
-    pub fn apply(&mut self, index: u64) -> bool {
-        let is_next = index == self.applied + 1;
-        if is_next {
-            self.applied = index;
-        }
-        is_next
-    }
-
-    /// Drops transactions up to here that no member needs any more.
-    pub fn forget(&mut self, upto: u64) {
-        while let Some(entry) = self.txns.first_entry()
-            && *entry.key() <= upto.min(self.applied)
+    /// Drops everything behind `keep`. True if there was anything.
+    pub fn truncate(&mut self, keep: u64) -> bool {
+        let before = self.entries.len();
+        while self.last() > keep
+            && let Some(entry) = self.entries.pop_back()
         {
-            entry.remove();
+            self.bytes -= size(&entry);
+        }
+        self.entries.len() < before
+    }
+
+    /// Cuts off applied entries from the front, until the rest takes at most so many bytes. Returns
+    /// the first index that is kept.
+    pub fn cut(&mut self, applied: u64, bytes_max: u64) -> u64 {
+        while self.bytes > bytes_max
+            && self.first < applied
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.bytes -= size(&entry);
+            self.first += 1;
+        }
+        self.first
+    }
+
+    /// Entries from `first` on, up to so many and so many bytes, at least one.
+    pub fn page(&self, first: u64, entries_max: usize, bytes_max: u64) -> Vec<Entry> {
+        let Some(at) = first.checked_sub(self.first) else { return Vec::new() };
+        let mut bytes = 0;
+        let page = self.entries.iter().skip(at as usize).take(entries_max);
+        let fits = |entry: &&Entry| {
+            let is_first = bytes == 0;
+            bytes += size(entry);
+            is_first || bytes <= bytes_max
+        };
+        page.take_while(fits).cloned().collect()
+    }
+
+    /// The last entry of each epoch, oldest first; the newest of many epochs.
+    pub fn ends(&self) -> Vec<Zxid> {
+        let mut ends: Vec<Zxid> = Vec::new();
+        for (index, entry) in (self.first..).zip(&self.entries) {
+            match ends.last_mut() {
+                Some(last) if last.epoch == entry.epoch => last.index = index,
+                _ => ends.push(Zxid { epoch: entry.epoch, index }),
+            }
+        }
+        ends.split_off(ends.len().saturating_sub(ENDS_MAX))
+    }
+
+    /// The last entry that this history shares with one of these ends. `None` if it is not kept
+    /// here, or not told there.
+    ///
+    /// Entries of one index and epoch came from one leader, so all before them are the same, too.
+    pub fn shared_with(&self, ends: &[Zxid]) -> Option<u64> {
+        if ends.is_empty() {
+            return (self.first == 1).then_some(0);
+        }
+        let own = self.ends();
+        let end_here = |epoch: Epoch| own.iter().find(|end| end.epoch == epoch).map(|it| it.index);
+        let shared = ends.iter().rev().find_map(|end| Some(end_here(end.epoch)?.min(end.index)));
+        match shared {
+            // The other may have cut its entries of that epoch off below.
+            Some(index) if index >= self.first => Some(index),
+            Some(_) => None,
+            None => (self.first == 1 && ends.len() < ENDS_MAX).then_some(0),
         }
     }
+}
+
+fn size(entry: &Entry) -> u64 {
+    entry.size() as u64 + types::log::LOG_RECORD_OVERHEAD
 }
 
 #[cfg(test)]
 mod tests {
-    use base::Millis;
-    use bytes::Bytes;
-    use types::{Access, Clock, Command, Key, NodeId};
-
     use super::*;
 
-    fn txn(number: u64) -> Txn {
-        Txn {
-            origin: NodeId(1),
-            number,
-            key: Key::new(b"k"),
-            command: Command::new(Access::Write, Bytes::new()),
-            clock: Clock { unix: Millis(0), seed: 0 },
+    fn epoch(counter: u64) -> Epoch {
+        Epoch { counter, node: 1 }
+    }
+
+    fn history(counters: &[u64]) -> History {
+        let mut history = History::new();
+        counters.iter().for_each(|&it| history.push(Entry { epoch: epoch(it), txn: None }));
+        history
+    }
+
+    #[test]
+    fn histories_meet_at_their_last_shared_entry() {
+        let leader = history(&[1, 1, 1, 3, 3]);
+        for (other, shared) in [
+            (&[][..], 0),
+            (&[1], 1),
+            (&[1, 1, 1, 1], 3),
+            (&[1, 1, 2, 2], 2),
+            (&[1, 1, 1, 3], 4),
+            (&[2, 2], 0),
+        ] {
+            assert_eq!(leader.shared_with(&history(other).ends()), Some(shared), "{other:?}");
         }
     }
 
     #[test]
-    fn entries_behind_a_gap_wait() {
-        let mut history = History::default();
-        assert!(history.insert(2, txn(2)) && history.insert(3, txn(3)));
-        history.commit(3);
-        assert_eq!((history.last(), history.emit(3)), (0, None));
-        assert!(history.insert(1, txn(1)));
-        assert!(!history.insert(2, txn(9)));
-        assert_eq!(history.last(), 3);
-        assert_eq!(
-            [history.emit(3), history.emit(3), history.emit(3)],
-            [Some(1), Some(2), Some(3)]
-        );
-        assert_eq!(history.emit(3), None);
+    fn cut_history_shares_no_entry_that_it_dropped() {
+        let mut leader = history(&[1, 1, 1, 3, 3]);
+        assert_eq!(leader.cut(4, 0), 4);
+        assert_eq!((leader.first(), leader.last()), (4, 5));
+        assert_eq!(leader.shared_with(&history(&[1, 1, 1]).ends()), None);
+        assert_eq!(leader.shared_with(&[]), None);
+        assert_eq!(leader.shared_with(&history(&[1, 1, 1, 3]).ends()), Some(4));
     }
 
     #[test]
-    fn entries_apply_in_order_before_they_are_forgotten() {
-        let mut history = History::default();
-        for index in 1..=3 {
-            history.insert(index, txn(index));
-        }
-        assert!(!history.apply(2) && history.apply(1) && !history.apply(1));
-        history.forget(3);
-        assert!(history.get(1).is_none() && history.get(2).is_some());
+    fn last_entry_is_never_cut_off() {
+        let mut one = history(&[1, 1]);
+        one.cut(2, 0);
+        assert_eq!((one.first(), one.last(), one.last_zxid().epoch), (2, 2, epoch(1)));
+        assert!(!one.truncate(2) && one.truncate(1));
     }
 
     #[test]
-    fn entries_beyond_the_window_are_dropped() {
-        let mut history = History::default();
-        assert!(!history.insert(WINDOW + 1, txn(1)));
-        assert!(history.insert(WINDOW, txn(1)));
+    fn pages_are_cut_by_number_and_bytes() {
+        let many = history(&[1; 9]);
+        assert_eq!(many.page(3, 4, u64::MAX).len(), 4);
+        assert_eq!(many.page(3, 4, 1).len(), 1);
+        assert_eq!(many.page(9, 4, u64::MAX).len(), 1);
+        assert!(many.page(10, 4, u64::MAX).is_empty());
     }
 }

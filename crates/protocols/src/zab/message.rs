@@ -1,180 +1,229 @@
-//! The messages between Zab nodes, and a transaction of the total order.
+//! The messages of Zab: between nodes, and between the sequencer and the workers of one node.
 
-use base::Millis;
-use bytes::Bytes;
-use types::wire::put_varint;
-use types::{Access, Clock, Command, Key, Malformed, NodeId, Reader, Wire};
+use types::{Command, Key, Malformed, NodeId, Reader, Shard, Wire};
 
+use super::epoch::{Epoch, Zxid};
+use super::register::Register;
+use super::txn::{Effect, Entry, Stream, Txn};
 use crate::protocol;
 use crate::protocol::Touches;
+use crate::toolkit::fields::{Field, wire_enum, wire_struct};
+use types::Reply;
 
-/// A command with every input of its effect besides the state, so that all nodes apply the same
-/// change.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Txn {
-    pub origin: NodeId,
-    /// Counts the writes of its origin from one.
-    pub number: u64,
-    pub key: Key,
-    pub command: Command,
-    /// The leader's.
-    pub clock: Clock,
-}
+/// Entries of one proposal.
+pub const ENTRIES_MAX: usize = 64;
 
-/// Transactions of one [`Message::Propose`]; one of more is malformed.
-pub const TXNS_MAX: usize = 64;
-
-/// A transaction's index is the counter of its zxid; the epoch is fixed.
+/// A message, by its receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// To the leader: the sender's write of this number.
-    Write { number: u64, key: Key, command: Command },
-    /// Transactions from index `first` on.
-    Propose { first: u64, txns: Vec<Txn> },
-    /// The sender has every transaction up to this index.
-    Ack { upto: u64 },
-    /// A majority has every transaction up to this index.
-    Commit { upto: u64 },
-    /// To the leader: how far is it committed?
-    Ask,
+    /// The worker of shard 0, which keeps the log.
+    Sequencer(ToSequencer),
+    /// The worker of a shard.
+    Worker(Shard, ToWorker),
+    /// The worker of a key, with its register.
+    Register(Key, ToRegister),
+}
+
+wire_enum! {
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum ToSequencer {
+        /// How the sender stands, while one of both has no leader.
+        1: Look {
+            accepted: Epoch,
+            current: Epoch,
+            last: Zxid,
+            is_looking: bool,
+            votes: bool,
+            asks: bool,
+        },
+        /// Of a leader: join this epoch.
+        2: NewEpoch { epoch: Epoch },
+        /// The sender joins no earlier epoch any more. A later attempt of it to join replaces an
+        /// earlier one. Its history by the last entry of each epoch,
+        /// oldest first; none that counts while its state is partial.
+        3: AckEpoch {
+            epoch: Epoch,
+            current: Epoch,
+            votes: bool,
+            attempt: u64,
+            first: u64,
+            ends: Option<Vec<Zxid>>,
+        },
+        /// Drop all behind `keep`. Entries up to `last` follow.
+        4: Sync { epoch: Epoch, attempt: u64, keep: u64, last: u64 },
+        /// Drop everything, and copy the leader's state, which includes `base`.
+        5: Snap { epoch: Epoch, attempt: u64, base: Zxid, last: u64 },
+        /// The sender has the leader's history, durably.
+        6: AckLeader { epoch: Epoch, attempt: u64 },
+        /// The epoch stands.
+        7: UpToDate { epoch: Epoch, committed: u64 },
+        8: Propose { epoch: Epoch, first: u64, entries: Vec<Entry> },
+        /// The sender has every entry up to this index, durably.
+        9: Ack { epoch: Epoch, attempt: u64, upto: u64 },
+        /// A majority has every entry up to this index, durably. Also a sign of life.
+        10: Commit { epoch: Epoch, upto: u64 },
+        /// Of a node that lost its state: which epochs may it have promised?
+        11: Recall { id: u64 },
+        12: Recalled { id: u64, accepted: Epoch },
+        /// To the leader: the next write of a stream.
+        13: Write { epoch: Epoch, stream: Stream, number: u64, key: Key, command: Command },
+
+        /// Of this node itself, as all that follow.
+        20: Start {},
+        /// The log is durable up to here, and with so many changes.
+        21: Logged { generation: u64, changes: u64, upto: u64 },
+        /// The state before a step is durable.
+        22: Persisted { generation: u64 },
+        23: Executed { epoch: Epoch, index: u64, txn: Txn },
+        /// A worker has applied everything up to here, durably.
+        24: Kept { copy: u64, worker: u64, upto: u64 },
+        25: Erased { copy: u64, worker: u64 },
+        26: Copied { copy: u64, worker: u64 },
+        /// A worker lost registers.
+        27: Lost {},
+    }
+}
+
+wire_struct! {
+    /// The node's place in the order, as its workers know it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct View {
+        pub epoch: Epoch,
+        /// The node whose sequencer leads.
+        pub leader: Option<NodeId>,
+        /// The leader's history up to here was there before this node joined it.
+        pub upto: u64,
+        /// Reads wait until so much is applied.
+        pub committed: u64,
+        /// The state was copied: it may include any write of this node.
+        pub is_copied: bool,
+        /// Bytes of an entry at most.
+        pub len_max: u64,
+    }
+}
+
+wire_enum! {
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum ToWorker {
+        /// Of this node itself, as all but pages.
+        1: View { view: View },
+        /// The entries up to `index` were handed over, up to `place` to this worker.
+        2: Upto { copy: u64, place: u64, index: u64 },
+        /// Drop all registers, and copy those of the leader.
+        3: Copy { copy: u64, epoch: Epoch, donor: NodeId, base: u64 },
+        /// All workers have copied.
+        4: Whole { copy: u64 },
+        /// Entries are handed over again.
+        8: Again { copy: u64 },
+        /// Another worker lost registers.
+        5: Forget {},
+        /// For a page of the leader's registers once they include `base`.
+        6: AskPage { id: u64, epoch: Epoch, base: u64, from_hash: u64 },
+        7: Page { id: u64, entries: Vec<(Key, Register)>, next_hash: Option<u64> },
+    }
+}
+
+wire_enum! {
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum ToRegister {
+        /// Of this node itself, as all but explanations: run a command at this place.
+        1: Execute { at: Zxid, stream: Stream, number: u64, command: Command },
+        2: Apply {
+            copy: u64,
+            place: u64,
+            at: Zxid,
+            stream: Stream,
+            number: u64,
+            effect: Effect,
+            reply: Reply,
+        },
+        /// Remove it, before the leader's registers are copied.
+        3: Drop { id: u64 },
+        4: Adopt { id: u64, register: Register },
+        /// Its time to live may be over.
+        5: End {},
+        6: Explain { id: u64 },
+        7: Explained { id: u64, held: HeldRegister },
+    }
+}
+
+wire_enum! {
+    /// The report of a replica on a register.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum HeldRegister {
+        1: Present { register: Register, rest: Option<u64> },
+        2: Absent {},
+        3: Lost {},
+    }
+}
+
+impl From<ToSequencer> for Message {
+    fn from(body: ToSequencer) -> Message {
+        Message::Sequencer(body)
+    }
 }
 
 impl protocol::Message for Message {
     fn is_write(&self) -> bool {
-        matches!(self, Message::Write { .. } | Message::Propose { .. })
+        match self {
+            Message::Sequencer(body) => {
+                matches!(body, ToSequencer::Write { .. } | ToSequencer::Propose { .. })
+            }
+            Message::Worker(_, body) => matches!(body, ToWorker::Page { .. }),
+            Message::Register(..) => false,
+        }
+    }
+
+    fn shard(&self) -> Option<Shard> {
+        Some(match self {
+            Message::Sequencer(_) => Shard(0),
+            Message::Worker(shard, _) => *shard,
+            Message::Register(key, _) => key.shard(),
+        })
     }
 
     fn touches(&self) -> Touches<'_> {
-        Touches::Nothing
+        match self {
+            Message::Sequencer(_) => Touches::Shard(Shard(0)),
+            Message::Worker(shard, ToWorker::AskPage { .. } | ToWorker::Page { .. }) => {
+                Touches::Shard(*shard)
+            }
+            Message::Worker(..) => Touches::Nothing,
+            Message::Register(key, _) => Touches::Key(key),
+        }
     }
 }
 
-fn put_command(out: &mut Vec<u8>, command: &Command) {
-    command.access.encode(out);
-    command.body.encode(out);
-}
-
-fn take_command(reader: &mut Reader<'_>) -> Result<Command, Malformed> {
-    let access = Access::decode(reader)?;
-    Ok(Command::new(access, Bytes::decode(reader)?))
-}
-
-impl Wire for Txn {
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, u64::from(self.origin.0));
-        put_varint(out, self.number);
-        self.key.encode(out);
-        put_command(out, &self.command);
-        put_varint(out, self.clock.unix.0);
-        put_varint(out, self.clock.seed);
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Txn, Malformed> {
-        Ok(Txn {
-            origin: NodeId(u16::try_from(reader.varint()?).map_err(|_| Malformed)?),
-            number: reader.varint()?,
-            key: Key::decode(reader)?,
-            command: take_command(reader)?,
-            clock: Clock { unix: Millis(reader.varint()?), seed: reader.varint()? },
-        })
-    }
-}
-
-const WRITE: u8 = 1;
-const PROPOSE: u8 = 2;
-const ACK: u8 = 3;
-const COMMIT: u8 = 4;
-const ASK: u8 = 5;
+const SEQUENCER: u8 = 1;
+const WORKER: u8 = 2;
+const REGISTER: u8 = 3;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Message::Write { number, key, command } => {
-                out.push(WRITE);
-                put_varint(out, *number);
-                key.encode(out);
-                put_command(out, command);
+            Message::Sequencer(body) => {
+                out.push(SEQUENCER);
+                body.put(out);
             }
-            Message::Propose { first, txns } => {
-                out.push(PROPOSE);
-                put_varint(out, *first);
-                put_varint(out, txns.len() as u64);
-                for txn in txns {
-                    txn.encode(out);
-                }
+            Message::Worker(shard, body) => {
+                out.push(WORKER);
+                shard.put(out);
+                body.put(out);
             }
-            Message::Ack { upto } => {
-                out.push(ACK);
-                put_varint(out, *upto);
+            Message::Register(key, body) => {
+                out.push(REGISTER);
+                key.put(out);
+                body.put(out);
             }
-            Message::Commit { upto } => {
-                out.push(COMMIT);
-                put_varint(out, *upto);
-            }
-            Message::Ask => out.push(ASK),
         }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Message, Malformed> {
         Ok(match reader.u8()? {
-            WRITE => Message::Write {
-                number: reader.varint()?,
-                key: Key::decode(reader)?,
-                command: take_command(reader)?,
-            },
-            PROPOSE => {
-                let first = reader.varint()?;
-                let count = reader.varint()?;
-                if count > TXNS_MAX as u64 {
-                    return Err(Malformed);
-                }
-                let mut txns = Vec::new();
-                for _ in 0..count {
-                    txns.push(Txn::decode(reader)?);
-                }
-                Message::Propose { first, txns }
-            }
-            ACK => Message::Ack { upto: reader.varint()? },
-            COMMIT => Message::Commit { upto: reader.varint()? },
-            ASK => Message::Ask,
+            SEQUENCER => Message::Sequencer(Field::take(reader)?),
+            WORKER => Message::Worker(Field::take(reader)?, Field::take(reader)?),
+            REGISTER => Message::Register(Field::take(reader)?, Field::take(reader)?),
             _ => return Err(Malformed),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_round_trip_and_reject_truncation() {
-        let key = Key::new(b"k");
-        let command = Command::new(Access::Update, Bytes::from_static(b"incr"));
-        let clock = Clock { unix: Millis(1_700_000_000_000), seed: u64::MAX };
-        let (origin, number) = (NodeId(300), 300);
-        let txn = Txn { origin, number, key: key.clone(), command: command.clone(), clock };
-        let messages = [
-            Message::Write { number: 7, key, command },
-            Message::Propose { first: 1, txns: vec![txn.clone(), txn] },
-            Message::Propose { first: 300, txns: Vec::new() },
-            Message::Ack { upto: 300 },
-            Message::Commit { upto: u64::MAX },
-            Message::Ask,
-        ];
-        for message in messages {
-            let bytes = message.to_bytes();
-            for len in 0..bytes.len() {
-                assert_eq!(Message::from_bytes(&bytes[..len]), Err(Malformed), "{message:?}");
-            }
-            assert_eq!(Message::from_bytes(&bytes), Ok(message));
-        }
-    }
-
-    #[test]
-    fn proposals_of_too_many_are_malformed() {
-        let mut bytes = vec![PROPOSE, 1];
-        put_varint(&mut bytes, TXNS_MAX as u64 + 1);
-        bytes.extend([0; 4096]);
-        assert_eq!(Message::from_bytes(&bytes), Err(Malformed));
     }
 }

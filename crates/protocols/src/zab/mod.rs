@@ -1,109 +1,100 @@
-//! Zab: one leader, one order over all keys, reads local to every node.
+//! Zab: one leader and one order over all keys.
 //!
-//! Source: Junqueira, Reed, Serafini, "Zab: High-performance broadcast for primary-backup systems",
-//! DSN 2011, the broadcast phase. Client guarantees: Hunt et al., "ZooKeeper", USENIX ATC 2010,
-//! section 2.3.
+//! From ZAB: Junqueira, Reed, Serafini, "Zab: High-performance broadcast for primary-backup
+//! systems", DSN 2011. Its phases 1 to 3 are discovery, synchronisation and broadcast. Its promise
+//! to sessions: Hunt et al., "ZooKeeper", USENIX ATC 2010, section 2.3.
 //!
-//! A write goes to the leader, which gives it the next index and proposes it. It is committed once
-//! a majority has everything up to it. Each node applies committed writes in order. The requested
-//! node answers once it has applied the write itself. A read is answered from this node's applied
-//! state. It waits for the earlier writes of its own session. So a session never goes back, but it
-//! may lag behind other sessions.
+//! A write goes to the leader. The leader gives it the next place, runs its command, and proposes
+//! the resulting state of the key as an entry of the log. An entry is committed once a majority has
+//! everything up to it durably. Each node applies committed entries in order. The requested node
+//! answers once it has applied the write itself. A read is answered from this node's applied state.
+//! It waits for the earlier writes of its own session. So a session never goes back, but it may lag
+//! behind other sessions.
 //!
-//! Their words: zxid -> index (the epoch is fixed), transaction -> [`Txn`], history -> `History`,
-//! deliver -> apply.
+//! Their words: zxid -> [`epoch::Zxid`], transaction -> [`txn::Txn`], history -> `History`,
+//! deliver -> apply, prospective leader -> a leader in its phase `Discovery`.
+//!
+//! **A new leader.** Nodes without a leader tell each other how they stand (`Look`). The one of a
+//! majority whose history is best founds an epoch.
 //!
 //! | message | asks or tells |
 //! |---|---|
+//! | `Look` | the sender's epochs and last entry; has it a leader? |
+//! | `NewEpoch` -> `AckEpoch` | join this epoch and none before; the sender's history, by epochs |
+//! | `Sync` or `Snap`, `Propose` | cut the log here, or copy my registers; these are next |
+//! | `AckLeader` -> `UpToDate` | the sender has it all, durably; the epoch stands |
 //! | `Write` | the sender's next write, to the leader |
-//! | `Propose` -> `Ack` | these transactions are next; cumulative |
+//! | `Propose` -> `Ack` | these entries are next; cumulative, once durable |
 //! | `Commit` | a majority has everything up to here; cumulative |
-//! | `Ask` -> `Commit` | the sender has entries that it does not know to be committed |
+//!
+//! **Workers.** The worker of shard 0 keeps the log: the `Sequencer`. It hands commands and entries
+//! to the workers of their keys, each an `Applier`. They apply in parallel. A read waits until its
+//! worker has applied all that any client of this node has seen.
 //!
 //! Invariants:
-//! 1. Histories are prefixes of each other.
-//! 2. Only committed transactions are applied, and in order.
-//! 3. A write of one origin and number is proposed once, in the order of numbers.
-//! 4. A session reads its own writes.
+//! 1. Histories up to their committed entries are prefixes of each other. \[Z1\]
+//! 2. A leader begins with every entry that was committed before. \[Z3\]
+//! 3. `current <= accepted`, and both only grow, unless the node lost them. \[Z4\]
+//! 4. Only committed entries that are durable here are applied, and in order. \[Z6\]
+//! 5. An epoch takes a write of one stream and number once, in the order of numbers. A worker sends
+//!    a write in another epoch only once all entries from before that epoch are applied here.
+//! 6. A session reads its own writes, and never goes back. \[Z7\]
 //!
-//! Departures: the member of the lowest id leads epoch 1 for ever, since discovery and
-//! synchronisation are missing. A leader that stops stops all writes. Histories are in memory and
-//! not in the log medium: **volatile only**. A durable database is refused, and a node that forgot
-//! any data stops. The order is over all keys, so a node has one worker; more are refused. Links
-//! may lose, repeat and reorder: entries ahead of a gap wait in the history, and timers resend the
-//! rest. A time to live is refused.
+//! **Loss.** A node that lost any register forgets all. It asks a majority of others which epochs
+//! it may have promised, has no vote, and copies the state of a leader. Answers to a leader count
+//! with the sender's amnesia count, as everywhere.
 //!
-//! Start reading at `Zab::on`, then `leader`.
+//! **Times to live** are counted by each node. The leader deletes a key once its own count is over.
+//!
+//! Departures: indexes go on from epoch to epoch. A prospective leader is the best of a majority
+//! and fetches no history. Entries carry the state of a key and not a difference. Histories are
+//! compared by the ends of their epochs. A state is copied while entries behind it are applied.
+//!
+//! Start reading at `Sequencer::on_message`, then `Applier::on_register`.
 
-mod forwards;
+mod applier;
+mod context;
+pub mod epoch;
 mod history;
-mod leader;
-mod leading;
 pub mod message;
+pub mod register;
+mod requests;
+mod sequencer;
+pub mod txn;
 
-use base::Nanos;
-use bytes::Bytes;
-use types::{
-    Access, Change, Clock, Command, ExpiryChange, Malformed, NodeId, Outcome, Reader, TimeToLive,
-    Wire,
-};
+use base::{Nanos, checksum};
+use types::explain::{Held, Record as Explained};
+use types::{AmnesiaCount, Incarnation, Key, Outcome, Ticket};
 
-use forwards::Forwards;
-use history::History;
-use leader::Leader;
-pub use message::{Message, Txn};
+use applier::{Applier, ENDS};
+use context::{Cx, tell_own};
+pub use message::Message;
+use message::{HeldRegister, ToRegister, ToSequencer};
+pub use register::{Meta, Register};
+use sequencer::Sequencer;
 
-use crate::effects::{Emit, TimerId, Violation};
-use crate::mutation::{self, Mutation};
-use crate::protocol::{
-    Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats,
-};
+use crate::effects::{TimerId, Violation};
+use crate::protocol::{Consistency, Context, Env, Event, Peer, Properties, Protocol, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::replicas::Replicas;
+use crate::toolkit::explainer::{EXPLAINER_TICK, Explainer};
 
-/// The interval between resends of unanswered messages.
-const RESEND: Nanos = Nanos::from_millis(10);
 const TICK: TimerId = TimerId(0);
+/// The interval between looks at work in progress.
+const BUSY: Nanos = Nanos::from_millis(10);
 
 /// One instance of Zab.
 #[derive(Debug)]
 pub struct Zab {
-    env: Env,
-    is_leader: bool,
-    history: History,
-    forwards: Forwards,
-    leader: Leader,
-    /// A tick is due; one runs while work is in progress.
-    is_ticking: bool,
+    applier: Applier,
+    /// At the worker of shard 0.
+    sequencer: Option<Sequencer>,
+    explainer: Explainer<Message>,
+    tick_at: Option<Nanos>,
+    /// The sequencer was asked to begin.
+    has_begun: bool,
+    amnesia: Option<AmnesiaCount>,
 }
-
-/// The value of one key, as the applied part of the history left it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Value(pub Bytes);
-
-impl Wire for Value {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
-        Ok(Value(Bytes::decode(reader)?))
-    }
-}
-
-/// Zab has no shard fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NoMeta;
-
-impl Wire for NoMeta {
-    fn encode(&self, _out: &mut Vec<u8>) {}
-
-    fn decode(_reader: &mut Reader<'_>) -> Result<NoMeta, Malformed> {
-        Ok(NoMeta)
-    }
-}
-
-type Cx<'a> = Context<'a, Zab>;
 
 impl Protocol for Zab {
     const NAME: &'static str = "zab";
@@ -119,274 +110,182 @@ impl Protocol for Zab {
     };
 
     type Message = Message;
-    type Record = Value;
-    type Meta = NoMeta;
+    type Record = Register;
+    type Meta = Meta;
 
     fn open(env: Env) -> Zab {
         Zab {
-            env,
-            is_leader: false,
-            history: History::default(),
-            forwards: Forwards::default(),
-            leader: Leader::default(),
-            is_ticking: false,
+            applier: Applier::new(env.clone()),
+            explainer: Explainer::new(&env, |id, key| {
+                Message::Register(key, ToRegister::Explain { id })
+            }),
+            sequencer: (env.worker == 0).then(|| Sequencer::new(env)),
+            tick_at: None,
+            has_begun: false,
+            amnesia: None,
         }
     }
 
-    fn on(&mut self, cx: &mut Cx<'_>, event: Event<Zab>) {
-        self.is_leader = leader_of(cx.replicas) == self.env.me;
+    fn on(&mut self, cx: &mut Context<'_, Zab>, event: Event<Zab>) {
+        self.begin(cx);
         match event {
-            Event::Request(request) => self.on_request(cx, request),
-            Event::List { tag, .. } | Event::Explain { tag, .. } => {
-                cx.fx.reply(tag, Outcome::Unsupported(Zab::NAME));
+            Event::Request(request) if request.command.once.is_some() => {
+                cx.fx.reply(request.tag, Outcome::NoRetries(Zab::NAME));
             }
+            Event::Request(request) if request.command.stays() => {
+                cx.fx.reply(request.tag, Outcome::Unsupported(Zab::NAME));
+            }
+            Event::Request(request) => self.applier.on_request(cx, request),
+            Event::List { tag, from_hash, limit } => {
+                self.applier.on_list(cx, tag, from_hash, limit);
+            }
+            Event::Explain { tag, key } => self.explainer.on_explain(cx, tag, key),
             Event::Peer { from, message } => self.on_message(cx, from, message),
-            Event::Timer(_) => self.on_tick(cx),
-            Event::Turn => self.on_turn(cx),
-            // Departure: without synchronisation no member returns the forgotten data.
-            Event::Forgotten { shard } => {
-                cx.fx.fail(Violation(format!("zab forgot shard {} in a fixed epoch", shard.0)));
+            Event::Timer(TICK) => self.on_tick(cx),
+            Event::Timer(ENDS) => self.applier.on_ends(cx),
+            Event::Timer(EXPLAINER_TICK) => self.explainer.on_tick(cx),
+            Event::Timer(_) => {}
+            Event::Turn => {
+                self.applier.on_turn(cx);
+                if let Some(sequencer) = &mut self.sequencer {
+                    sequencer.on_turn(cx);
+                }
             }
-            // Timers resend unanswered messages.
-            Event::PeerReset { .. }
-            | Event::PeerUp { .. }
-            | Event::PeerSteady { .. }
-            | Event::ViewChanged
-            | Event::Group(_)
-            | Event::Scanned(_) => {}
+            Event::Scanned(scanned) => self.applier.on_scanned(cx, scanned),
+            Event::Forgotten { .. } => self.applier.on_forgotten(cx),
+            Event::PeerReset { node } => {
+                if let Some(sequencer) = &mut self.sequencer {
+                    sequencer.on_reset(cx, node);
+                }
+            }
+            Event::PeerUp { node } => {
+                if let Some(sequencer) = &mut self.sequencer {
+                    sequencer.on_up(cx, node);
+                }
+            }
+            // Counts are taken anew with every answer.
+            Event::ViewChanged | Event::PeerSteady { .. } | Event::Group(_) => {}
         }
         self.arm(cx);
     }
 
-    fn on_emit(&mut self, cx: &mut Cx<'_>, emit: Emit) {
-        self.on_apply(cx, emit);
-        self.arm(cx);
+    fn renew(&mut self, incarnation: Incarnation) {
+        self.applier.renew(incarnation);
     }
 
-    fn weight(key: &types::Key, value: &Value) -> Weight {
-        Weight::of_key(key.bytes().len() + value.0.len(), false)
+    fn weight(key: &Key, register: &Register) -> Weight {
+        register.content.weight(key)
     }
 
     fn check(
         &self,
-        _cache: &RegisterCache<Value>,
+        _cache: &RegisterCache<Register>,
         _replicas: Replicas<'_>,
     ) -> Result<(), Violation> {
-        let (applied, committed) = (self.history.applied(), self.history.committed());
-        if applied > committed {
-            return Err(Violation(format!("zab: applied {applied}, committed {committed}")));
-        }
-        Ok(())
+        self.sequencer.as_ref().map_or(Ok(()), Sequencer::check)
     }
 
     fn is_idle(&self) -> bool {
-        self.history.applied() == self.history.last()
-            && self.history.applied() == self.history.committed()
-            && self.forwards.is_empty()
-            && (!self.is_leader || self.is_leader_idle())
+        self.applier.is_idle()
+            && self.explainer.is_idle()
+            && self.sequencer.as_ref().is_none_or(Sequencer::is_idle)
     }
 
     fn stats(&self, stats: &mut Stats) {
-        stats.add("operations_in_progress", self.forwards.pending.len() as u64);
-        stats.add("transactions_applied", self.history.applied());
-        stats.add("transactions_unapplied", self.history.last() - self.history.applied());
+        self.applier.stats(stats);
+        if let Some(sequencer) = &self.sequencer {
+            sequencer.stats(stats);
+        }
     }
 }
 
-fn leader_of(replicas: Replicas<'_>) -> NodeId {
-    replicas.at(0).node
-}
-
-/// Requests.
 impl Zab {
-    fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
-        if self.env.durable || self.env.workers != 1 || request.command.once.is_some() {
-            return cx.fx.reply(request.tag, Outcome::Unsupported(Zab::NAME));
-        }
-        if self.forwards.is_full() {
-            return cx.fx.reply(request.tag, Outcome::NoQuorum);
-        }
-        let deadline = cx.now + self.env.request_timeout;
-        if request.command.access != Access::Read {
-            let number = self.forwards.add(&request, cx.now, deadline);
-            let Request { key, command, .. } = request;
-            let write = Message::Write { number, key, command };
-            return cx.fx.send_now(leader_of(cx.replicas), write);
-        }
-        match self.forwards.last_write(request.session) {
-            Some(write) if !mutation::is(Mutation::ReadPastOwnWrites) => {
-                cx.cache.pin(&request.key);
-                self.forwards.park(write, request, deadline);
+    /// The sequencer begins once the fields of shard 0 are known.
+    fn begin(&mut self, cx: &mut Cx<'_>) {
+        let amnesia = cx.replicas.peers.own().amnesia;
+        if self.amnesia.replace(amnesia).is_some_and(|before| before != amnesia) {
+            match &mut self.sequencer {
+                Some(sequencer) if sequencer.is_ready() => sequencer.on_amnesia(cx),
+                _ => self.has_begun = false,
             }
-            _ => answer_read(cx, &request),
+        }
+        if !self.has_begun && self.sequencer.is_some() {
+            self.has_begun = true;
+            tell_own(cx, ToSequencer::Start {}, Ticket::DURABLE);
         }
     }
 
     fn on_message(&mut self, cx: &mut Cx<'_>, from: Peer, message: Message) {
-        let is_from_leader = from.node == leader_of(cx.replicas);
         match message {
-            Message::Write { number, key, command } if self.is_leader => {
-                self.on_write(cx, from.node, number, key, command);
+            Message::Sequencer(body) => {
+                if let Some(sequencer) = &mut self.sequencer {
+                    sequencer.on_message(cx, from, body);
+                }
             }
-            Message::Ack { upto } if self.is_leader => self.on_ack(cx, from.node, upto),
-            Message::Ask if self.is_leader => {
-                cx.fx.send_now(from.node, Message::Commit { upto: self.history.committed() });
+            Message::Worker(_, body) => self.applier.on_worker(cx, from, body),
+            Message::Register(key, ToRegister::Explain { id }) => {
+                let held = held(cx, &key);
+                let explained = ToRegister::Explained { id, held };
+                cx.fx.send_now(from.node, Message::Register(key, explained));
             }
-            Message::Propose { first, txns } if is_from_leader && !self.is_leader => {
-                self.on_propose(cx, first, txns);
+            Message::Register(_, ToRegister::Explained { id, held }) => {
+                self.explainer.on_explained(cx, from, id, || explained(held));
             }
-            Message::Commit { upto } if is_from_leader => {
-                self.history.commit(upto);
-            }
-            // Not for a node in this role.
-            Message::Write { .. }
-            | Message::Ack { .. }
-            | Message::Ask
-            | Message::Propose { .. }
-            | Message::Commit { .. } => {}
-        }
-    }
-
-    /// [ZAB, B2] Departure: entries ahead of a gap are kept, not refused. The acknowledgement stops
-    /// at the gap.
-    fn on_propose(&mut self, cx: &mut Cx<'_>, first: u64, txns: Vec<Txn>) {
-        for (index, txn) in (first..).zip(txns) {
-            self.forwards.on_taken(cx.replicas.me(), &txn);
-            self.history.insert(index, txn);
-        }
-        let upto = match mutation::is(Mutation::AckPastGap) {
-            true => self.history.newest(),
-            false => self.history.last(),
-        };
-        cx.fx.send_now(leader_of(cx.replicas), Message::Ack { upto });
-    }
-}
-
-/// Applying.
-impl Zab {
-    /// [ZAB, B4] Emits committed transactions in order.
-    fn on_turn(&mut self, cx: &mut Cx<'_>) {
-        if self.is_leader {
-            self.lead(cx);
-        }
-        let limit = match mutation::is(Mutation::ApplyUncommitted) {
-            true => self.history.last(),
-            false => self.history.committed(),
-        };
-        while let Some(index) = self.history.emit(limit) {
-            let txn = self.history.get(index).expect("unapplied transactions are kept");
-            let is_ours = txn.origin == self.env.me;
-            let pending = self.forwards.pending.get(&txn.number).filter(|_| is_ours);
-            cx.fx.emit(Emit {
-                index,
-                key: txn.key.clone(),
-                command: txn.command.clone(),
-                tag: pending.map(|pending| pending.tag),
-            });
-        }
-    }
-
-    fn on_apply(&mut self, cx: &mut Cx<'_>, emit: Emit) {
-        if !self.history.apply(emit.index) {
-            let applied = self.history.applied();
-            let text = format!("zab: {} is to be applied after {applied}", emit.index);
-            return cx.fx.fail(Violation(text));
-        }
-        let txn = self.history.get(emit.index).expect("unapplied transactions are kept");
-        let (origin, number, clock) = (txn.origin, txn.number, txn.clock);
-        let outcome = apply(cx, &emit, clock);
-        if origin == self.env.me {
-            let (tag, reads) = self.forwards.on_applied(number);
-            if let Some(tag) = tag {
-                cx.fx.reply(tag, outcome);
-            }
-            for (read, _) in reads {
-                answer_read(cx, &read);
-                cx.cache.unpin(&read.key);
-            }
-        }
-        if !self.is_leader {
-            self.history.forget(emit.index);
-        }
-    }
-}
-
-/// Runs a command on its register: the same on every node.
-fn apply(cx: &mut Cx<'_>, emit: &Emit, clock: Clock) -> Outcome {
-    let held = held(cx, &emit.key);
-    let found = types::View { value: held.as_deref(), ttl: TimeToLive::Never, ends: None };
-    let applied = cx.update.apply(found, &emit.command.body, clock);
-    match applied.change {
-        Change::None => {}
-        Change::Put {
-            value,
-            expiry: ExpiryChange::Keep | ExpiryChange::Set(TimeToLive::Never),
-        } => {
-            cx.cache.put(&emit.key, Value(value));
-            cx.cache.persist(&emit.key);
-        }
-        Change::Delete => {
-            cx.cache.remove(&emit.key);
-        }
-        Change::Put { .. } | Change::Expire(_) => return Outcome::Unsupported(Zab::NAME),
-    }
-    Outcome::Reply(applied.reply)
-}
-
-fn held(cx: &Cx<'_>, key: &types::Key) -> Option<Bytes> {
-    match cx.cache.get(key) {
-        CachedRegister::Present(value) => Some(value.0.clone()),
-        CachedRegister::Absent | CachedRegister::Lost => None,
-    }
-}
-
-/// Answers from this node's applied state.
-fn answer_read(cx: &mut Cx<'_>, read: &Request) {
-    let Request { tag, key, command: Command { body, .. }, .. } = read;
-    let held = held(cx, key);
-    let found = types::View { value: held.as_deref(), ttl: TimeToLive::Never, ends: None };
-    let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
-    let reply = cx.update.apply(found, body, clock).reply;
-    cx.fx.reply(*tag, Outcome::Reply(reply));
-}
-
-/// Time.
-impl Zab {
-    fn arm(&mut self, cx: &mut Cx<'_>) {
-        if !self.is_ticking && !self.is_idle() {
-            self.is_ticking = true;
-            cx.fx.timer(TICK, cx.now + RESEND);
+            Message::Register(key, body) => self.applier.on_register(cx, from, key, body),
         }
     }
 
     fn on_tick(&mut self, cx: &mut Cx<'_>) {
-        self.is_ticking = false;
-        self.expire(cx);
-        let leader = leader_of(cx.replicas);
-        let due = self.forwards.untaken.iter_mut().filter(|(_, it)| it.sent_at + RESEND <= cx.now);
-        for (&number, untaken) in due.take(message::TXNS_MAX) {
-            untaken.sent_at = cx.now;
-            let (key, command) = (untaken.key.clone(), untaken.command.clone());
-            cx.fx.send_now(leader, Message::Write { number, key, command });
+        if self.tick_at.is_none_or(|at| cx.now < at) {
+            return;
         }
-        if self.is_leader {
-            self.propose_again(cx);
-        } else if self.history.last() > self.history.committed() {
-            cx.fx.send_now(leader, Message::Ask);
+        self.tick_at = None;
+        self.applier.on_tick(cx);
+        if let Some(sequencer) = &mut self.sequencer {
+            sequencer.on_tick(cx);
         }
     }
 
-    fn expire(&mut self, cx: &mut Cx<'_>) {
-        let (writes, reads) = self.forwards.expire(cx.now);
-        if !writes.is_empty() && !self.is_leader {
-            cx.fx.suspect(leader_of(cx.replicas));
+    fn arm(&mut self, cx: &mut Cx<'_>) {
+        self.explainer.arm(cx);
+        let interval = match (self.is_idle(), &self.sequencer) {
+            (false, _) => BUSY,
+            (true, Some(_)) => sequencer::BEAT,
+            (true, None) => return,
+        };
+        let at = cx.now + interval;
+        if self.tick_at.is_none_or(|armed| at < armed) {
+            self.tick_at = Some(at);
+            cx.fx.timer(TICK, at);
         }
-        for tag in writes {
-            cx.fx.reply(tag, Outcome::Unknown);
+    }
+}
+
+fn held(cx: &Cx<'_>, key: &Key) -> HeldRegister {
+    match cx.cache.get(key) {
+        CachedRegister::Present(register) => {
+            let rest = register.content.countdown(cx.uptime, cx.unix).rest();
+            HeldRegister::Present { register: register.clone(), rest: rest.map(|rest| rest.0) }
         }
-        for read in reads {
-            cx.cache.unpin(&read.key);
-            cx.fx.reply(read.tag, Outcome::NoQuorum);
+        CachedRegister::Absent => HeldRegister::Absent {},
+        CachedRegister::Lost => HeldRegister::Lost {},
+    }
+}
+
+fn explained(held: HeldRegister) -> Held {
+    match held {
+        HeldRegister::Absent {} => Held::Absent,
+        HeldRegister::Lost {} => Held::Silent,
+        HeldRegister::Present { register, rest } => {
+            let value: &[u8] = register.content.value.as_deref().unwrap_or_default();
+            Held::Present(Explained {
+                round: register.index.to_string(),
+                version: register.index,
+                is_tombstone: register.content.is_empty(),
+                value_len: value.len(),
+                checksum: checksum::hash(value),
+                rest: rest.map(base::Millis),
+            })
         }
     }
 }

@@ -396,15 +396,6 @@ impl<P: Protocol + Debug> ExploredNode<P> {
     ) -> Result<Vec<Event<P>>, String> {
         let mut fx = Effects::default();
         self.with_context(&mut fx, |protocol, cx| protocol.on(cx, event));
-        loop {
-            let emits = std::mem::take(&mut fx.emits);
-            if emits.is_empty() {
-                break;
-            }
-            for emit in emits {
-                self.with_context(&mut fx, |protocol, cx| protocol.on_emit(cx, emit));
-            }
-        }
         self.store(setting);
         let checked =
             self.protocol.check(&self.cache, Replicas { set: self.sets.any(), peers: &self.peers });

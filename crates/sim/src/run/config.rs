@@ -109,8 +109,8 @@ pub struct Misuse(pub String);
 /// # Errors
 /// One line that says how to correct it.
 pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
-    if registry::find_anywhere(&config.protocol).is_none() {
-        let all = registry::PROTOCOLS.iter().chain(registry::VARIANTS).chain(registry::LABORATORY);
+    if registry::find(&config.protocol).is_none() {
+        let all = registry::PROTOCOLS.iter().chain(registry::VARIANTS);
         let known = all.map(|it| it.name).collect::<Vec<&str>>().join(", ");
         return Err(Misuse(format!("no protocol is called '{}'; use {known}", config.protocol)));
     }
@@ -124,7 +124,7 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
     validate_replicas(config)?;
     validate_medium(config)?;
     validate_workload(config)?;
-    let registration = registry::find_anywhere(&config.protocol);
+    let registration = registry::find(&config.protocol);
     if config.speech == Some(Speech::Resp)
         && registration.is_some_and(|it| !it.properties.read_modify_write)
     {
@@ -159,7 +159,7 @@ fn validate_replicas(config: &SimConfig) -> Result<(), Misuse> {
     if !(2..=config.nodes).contains(&replicas) {
         return Err(Misuse(format!("{replicas} replicas; use 2 to {}", config.nodes)));
     }
-    let knows_outsiders = registry::find_anywhere(&config.protocol)
+    let knows_outsiders = registry::find(&config.protocol)
         .is_some_and(|it| it.properties.needs_config || knows_outsiders(it));
     if replicas < config.nodes && !knows_outsiders {
         return Err(Misuse(format!("every node of {} is a replica", config.protocol)));
@@ -174,7 +174,7 @@ fn validate_replicas(config: &SimConfig) -> Result<(), Misuse> {
 fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
     let Some(mix) = config.mix else { return Ok(()) };
     let is_default = config.protocol == RmwPaxos::NAME;
-    let writes_only = registry::find_anywhere(&config.protocol)
+    let writes_only = registry::find(&config.protocol)
         .is_some_and(|registration| !registration.properties.read_modify_write);
     let is_expiry = matches!(mix, Mix::Expiry | Mix::PlainExpiry);
     let is_plain = Mix::PLAIN.contains(&mix) || is_expiry;
@@ -196,7 +196,7 @@ fn validate_medium(config: &SimConfig) -> Result<(), Misuse> {
         return Err(Misuse("the model has no media faults: use disk or pmem".into()));
     }
     let Some(promised) = config.medium.and_then(MediumKind::durability) else { return Ok(()) };
-    let has_log = registry::find_anywhere(&config.protocol)
+    let has_log = registry::find(&config.protocol)
         .is_some_and(|registration| registration.properties.total_order);
     if has_log {
         return Err(Misuse(format!(

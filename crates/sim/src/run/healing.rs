@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// How long reads may be stale after healing, where the protocol lets them be.
+const STALE_MAX: u64 = 1_000 * MILLI;
+
 impl Run {
     /// Waits until all requests are answered and all nodes are idle and recovered; then reads every
     /// key through every node.
@@ -125,6 +128,10 @@ impl Run {
             }
             if seen.iter().all(|value| *value == seen[0]) && !has_expired(&seen[0]) {
                 return Ok(());
+            }
+            if self.consistency == Consistency::SequentialReads {
+                // A leader without followers may take a while to notice.
+                self.run_for(STALE_MAX)?;
             }
             // The countdown of a value accepted by a minority began with the first read that met
             // it.

@@ -25,7 +25,7 @@ impl World {
         let members: Vec<NodeId> = (0..config.nodes).map(node_id).collect();
         let it = &mut self.nodes[node];
         assert!(it.process.is_none(), "node {} is up", it.id);
-        let named = |name| *registry::find_anywhere(name).expect("the run's protocol exists");
+        let named = |name| *registry::find(name).expect("the run's protocol exists");
         let protocols = [named(config.protocol), named(registry::SYSTEM)];
         it.renewed.0 += 1;
         it.incarnation = it.renewed;

@@ -29,6 +29,8 @@ pub struct Recorder {
     name: &'static str,
     /// Its commands depend on no state.
     is_plain: bool,
+    /// Its reads take a place among the writes.
+    is_ordered: bool,
     start: Instant,
     history: Mutex<History<Input, KvOutput>>,
     succeeded: AtomicU64,
@@ -40,6 +42,7 @@ impl Recorder {
         Recorder {
             name,
             is_plain: false,
+            is_ordered: false,
             start: Instant::now(),
             history: Mutex::new(History::new()),
             succeeded: AtomicU64::new(0),
@@ -50,6 +53,19 @@ impl Recorder {
     /// The same with reads and plain writes only.
     pub fn plain(name: &'static str) -> Recorder {
         Recorder { is_plain: true, ..Recorder::new(name) }
+    }
+
+    /// The same with linearizable reads, where the protocol's own are weaker.
+    pub fn ordered(name: &'static str) -> Recorder {
+        Recorder { is_ordered: true, ..Recorder::new(name) }
+    }
+
+    fn connect(&self, address: SocketAddr) -> std::io::Result<Client> {
+        let mut client = Client::connect(address, REPLY_MAX)?;
+        if self.is_ordered {
+            client.command("CLIENT CONSISTENCY LINEARIZABLE")?;
+        }
+        Ok(client)
     }
 
     /// Runs `body` while clients work on `addresses`, then ends them.
@@ -76,7 +92,7 @@ impl Recorder {
     /// Reads every key once at each address, so that acknowledged writes have to show.
     pub fn read_all(&self, addresses: &[SocketAddr]) {
         for (number, &address) in addresses.iter().enumerate() {
-            let mut client = Client::connect(address, REPLY_MAX).expect("the node listens");
+            let mut client = self.connect(address).expect("the node listens");
             for key in 0..KEYS {
                 let id = ClientId(1_000 + number as u64);
                 let done = self.perform(&mut client, id, (key, KvInput::Get));
@@ -118,7 +134,7 @@ impl Recorder {
             let mut client = match connection.take() {
                 // Clients move to another node now and then.
                 Some(client) if !rng.chance(0.05) => client,
-                _ => match Client::connect(address, REPLY_MAX) {
+                _ => match self.connect(address) {
                     Ok(client) => client,
                     Err(_) => continue,
                 },

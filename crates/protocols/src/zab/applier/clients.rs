@@ -1,0 +1,167 @@
+//! Requests of this node's clients.
+
+use types::{Access, Key, Outcome, Tag};
+
+use super::super::context::{Cx, tell};
+use super::super::epoch::Zxid;
+use super::super::message::ToSequencer;
+use super::super::register::Register;
+use super::state::{Listing, Scanning};
+use super::{Applier, content_of};
+use crate::effects::Scan;
+use crate::mutation::{self, Mutation};
+use crate::protocol::{Request, Scanned, ScannedRegister};
+use crate::toolkit::content::Effect;
+
+/// Writes repeated at a time.
+const AGAIN_MAX: usize = 64;
+/// Listings that wait for the node.
+const LISTINGS_MAX: usize = 1_024;
+
+impl Applier {
+    pub fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
+        if self.requests.is_full() {
+            return cx.fx.reply(request.tag, Outcome::NoQuorum);
+        }
+        if request.command.access == Access::Read {
+            let waits = self.requests.has_write(request.session)
+                && !mutation::is(Mutation::ReadPastOwnWrites);
+            if waits || !self.may_read() {
+                let deadline = request.asked_at + self.env.request_timeout;
+                cx.cache.pin(&request.key);
+                self.requests.park(request, deadline);
+            } else {
+                self.read(cx, request);
+            }
+        } else {
+            self.write(request);
+        }
+    }
+
+    fn write(&mut self, request: Request) {
+        let deadline = request.asked_at + self.env.request_timeout;
+        self.requests.add_write(request, deadline);
+    }
+
+    fn may_read(&self) -> bool {
+        let is_behind = self.progress.visible < self.exposed();
+        self.is_serving() && (!is_behind || mutation::is(Mutation::ZabReadsBehind))
+    }
+
+    /// Answers from this node's applied state.
+    fn read(&mut self, cx: &mut Cx<'_>, request: Request) {
+        let Some((index, content)) = content_of(cx, &request.key) else {
+            cx.fx.reply(request.tag, Outcome::NoQuorum);
+            return self.lose(cx);
+        };
+        // The end of a key is an entry like any other. The leader decides.
+        if content.is_over(cx.uptime, cx.unix) {
+            return self.write(request);
+        }
+        match content.run(cx, Zxid::default(), &request.command.body) {
+            Effect::Unchanged { reply } => {
+                self.expose(index);
+                cx.fx.reply(request.tag, Outcome::Reply(reply));
+            }
+            // It changes the state although its access says otherwise.
+            Effect::Changed { .. } => self.write(request),
+        }
+    }
+
+    /// Answers reads and begins listings that may go on.
+    pub(super) fn run_requests(&mut self, cx: &mut Cx<'_>) {
+        if !self.may_read() {
+            return;
+        }
+        for read in self.requests.take_reads() {
+            let key = read.request.key.clone();
+            self.read(cx, read.request);
+            cx.cache.unpin(&key);
+        }
+        for listing in std::mem::take(&mut self.listings) {
+            self.list(cx, listing);
+        }
+    }
+
+    /// Sends the writes that are new, and those without an outcome again.
+    pub(super) fn send_writes(&mut self, cx: &mut Cx<'_>) {
+        let Some(leader) = self.view.leader else { return };
+        // The leaders before may have taken some of them: those are applied by then.
+        let has_history = self.progress.visible >= self.view.upto;
+        if !self.is_serving() || !(has_history || mutation::is(Mutation::ZabSendsEarly)) {
+            return;
+        }
+        let (epoch, stream) = (self.view.epoch, self.stream);
+        for write in self.requests.take_due(epoch, cx.now, AGAIN_MAX) {
+            let (number, key, command) = (write.number, write.key, write.command);
+            tell(cx, leader, ToSequencer::Write { epoch, stream, number, key, command });
+        }
+        self.run_requests(cx);
+    }
+
+    pub(super) fn expire(&mut self, cx: &mut Cx<'_>) {
+        let (ended, reads) = self.requests.expire(cx.now);
+        for (tag, outcome) in ended {
+            cx.fx.reply(tag, outcome);
+        }
+        for read in reads {
+            cx.cache.unpin(&read.key);
+            cx.fx.reply(read.tag, Outcome::NoQuorum);
+        }
+        let now = cx.now;
+        for listing in self.listings.extract_if(.., |listing| listing.deadline <= now) {
+            cx.fx.reply(listing.tag, Outcome::NoQuorum);
+        }
+    }
+
+    pub fn on_list(&mut self, cx: &mut Cx<'_>, tag: Tag, from_hash: u64, limit: usize) {
+        let deadline = cx.now + self.env.request_timeout;
+        let listing = Listing { tag, from_hash, limit, deadline };
+        if self.may_read() {
+            self.list(cx, listing);
+        } else if self.listings.len() < LISTINGS_MAX {
+            self.listings.push(listing);
+        } else {
+            cx.fx.reply(tag, Outcome::NoQuorum);
+        }
+    }
+
+    fn list(&mut self, cx: &mut Cx<'_>, listing: Listing) {
+        let id = self.scan(Scanning::List(listing));
+        cx.fx.scan(Scan { id, from_hash: listing.from_hash, limit: listing.limit });
+    }
+
+    pub(super) fn scan(&mut self, purpose: Scanning) -> u64 {
+        self.next_scan += 1;
+        self.scans.insert(self.next_scan, purpose);
+        self.next_scan
+    }
+
+    pub fn on_scanned(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
+        match self.scans.remove(&scanned.id) {
+            Some(Scanning::List(listing)) => self.on_listed(cx, listing, scanned),
+            Some(Scanning::Erase) => self.on_erasable(cx, scanned),
+            Some(Scanning::Donate) => self.on_donated(cx, scanned),
+            None => {}
+        }
+    }
+
+    fn on_listed(&mut self, cx: &mut Cx<'_>, listing: Listing, scanned: Scanned<Register>) {
+        let is_lost = scanned.records.iter().any(|(_, it)| matches!(it, ScannedRegister::Lost));
+        if is_lost || !self.is_serving() {
+            return cx.fx.reply(listing.tag, Outcome::NoQuorum);
+        }
+        let (mut keys, mut undecided): (Vec<Key>, Vec<Key>) = (Vec::new(), Vec::new());
+        for (key, found) in scanned.records {
+            let ScannedRegister::Present(register) = found else { continue };
+            self.expose(register.index);
+            if register.content.is_over(cx.uptime, cx.unix) {
+                undecided.push(key);
+            } else if !register.content.is_empty() {
+                keys.push(key);
+            }
+        }
+        let next_hash = scanned.next_hash;
+        cx.fx.reply(listing.tag, Outcome::Listed { keys, undecided, next_hash });
+    }
+}

@@ -1,0 +1,260 @@
+//! Writes and reads of a worker's clients in progress.
+
+use std::collections::BTreeMap;
+
+use base::Nanos;
+use types::{Command, Key, Outcome, SessionId, Tag};
+
+use super::epoch::Epoch;
+use crate::protocol::Request;
+
+/// Requests of one worker in progress; more are refused.
+pub const REQUESTS_MAX: usize = 8_192;
+/// The interval between repetitions of a write, doubled each time.
+const RESEND: Nanos = Nanos::from_millis(10);
+const DOUBLINGS_MAX: u32 = 5;
+
+#[derive(Debug, Default)]
+pub struct Requests {
+    next_id: u64,
+    /// Writes without an outcome in the order of their coming, which is that of their numbers.
+    writes: BTreeMap<u64, Write>,
+    /// Their numbers in an epoch.
+    numbers: BTreeMap<(Epoch, u64), u64>,
+    /// The epoch of the numbers that count, and the next of them.
+    epoch: Epoch,
+    next_number: u64,
+    /// Writes below were sent.
+    unsent: u64,
+    /// The last write of each session that is not applied yet.
+    last_writes: BTreeMap<SessionId, u64>,
+    /// Reads in the order of their coming. Their registers are pinned.
+    reads: Vec<Read>,
+}
+
+#[derive(Debug)]
+struct Write {
+    /// None once its time is over.
+    tag: Option<Tag>,
+    session: SessionId,
+    key: Key,
+    command: Command,
+    deadline: Nanos,
+    /// In the epoch of the numbers that count; zero: it was not sent there.
+    number: u64,
+    was_sent: bool,
+    resend_at: Nanos,
+    resends: u32,
+}
+
+/// A read that waits for a write of its session, or for the node.
+#[derive(Debug)]
+pub struct Read {
+    pub request: Request,
+    pub deadline: Nanos,
+    behind: Option<u64>,
+}
+
+/// A write to be sent.
+#[derive(Debug)]
+pub struct Numbered {
+    pub number: u64,
+    pub key: Key,
+    pub command: Command,
+}
+
+impl Requests {
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.reads.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.writes.len() + self.reads.len()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.len() >= REQUESTS_MAX
+    }
+
+    pub fn add_write(&mut self, request: Request, deadline: Nanos) {
+        self.next_id += 1;
+        let Request { tag, session, key, command, .. } = request;
+        self.last_writes.insert(session, self.next_id);
+        let write = Write {
+            tag: Some(tag),
+            session,
+            key,
+            command,
+            deadline,
+            number: 0,
+            was_sent: false,
+            resend_at: Nanos::ZERO,
+            resends: 0,
+        };
+        self.writes.insert(self.next_id, write);
+    }
+
+    /// True if a write of this session is not applied yet.
+    pub fn has_write(&self, session: SessionId) -> bool {
+        self.last_writes.contains_key(&session)
+    }
+
+    pub fn park(&mut self, request: Request, deadline: Nanos) {
+        let behind = self.last_writes.get(&request.session).copied();
+        self.reads.push(Read { request, deadline, behind });
+    }
+
+    /// Takes the reads that wait for no write any more.
+    pub fn take_reads(&mut self) -> Vec<Read> {
+        let writes = &self.writes;
+        let is_free = |read: &mut Read| read.behind.is_none_or(|id| !writes.contains_key(&id));
+        self.reads.extract_if(.., is_free).collect()
+    }
+
+    /// The writes to be sent now, in order: the new ones, and those to be repeated. The first time
+    /// in another epoch all get new numbers: those that the leaders before took are applied.
+    pub fn take_due(&mut self, epoch: Epoch, now: Nanos, max: usize) -> Vec<Numbered> {
+        if self.epoch != epoch {
+            self.begin(epoch);
+        }
+        let mut sent = Vec::new();
+        let again: Vec<u64> = self
+            .writes
+            .range(..self.unsent)
+            .filter(|(_, write)| write.resend_at <= now)
+            .map(|(&id, _)| id)
+            .take(max)
+            .collect();
+        let new: Vec<u64> = self.writes.range(self.unsent..).map(|(&id, _)| id).collect();
+        for id in again.into_iter().chain(new) {
+            let Some(write) = self.writes.get_mut(&id) else { continue };
+            if write.number == 0 {
+                self.next_number += 1;
+                write.number = self.next_number;
+                self.numbers.insert((epoch, write.number), id);
+            }
+            write.was_sent = true;
+            write.resend_at = now + Nanos(RESEND.0 << write.resends);
+            write.resends = DOUBLINGS_MAX.min(write.resends + 1);
+            let (key, command) = (write.key.clone(), write.command.clone());
+            sent.push(Numbered { number: write.number, key, command });
+        }
+        self.unsent = self.next_id + 1;
+        sent
+    }
+
+    fn begin(&mut self, epoch: Epoch) {
+        (self.epoch, self.next_number) = (epoch, 0);
+        self.numbers.clear();
+        // No client waits for these, and no leader knows them any more.
+        let orphans: Vec<u64> =
+            self.writes.iter().filter(|(_, it)| it.tag.is_none()).map(|(&id, _)| id).collect();
+        for id in orphans {
+            self.end(id);
+        }
+        for write in self.writes.values_mut() {
+            (write.number, write.resend_at, write.resends) = (0, Nanos::ZERO, 0);
+        }
+        self.unsent = 0;
+    }
+
+    fn end(&mut self, id: u64) -> Option<Tag> {
+        let write = self.writes.remove(&id)?;
+        if self.last_writes.get(&write.session) == Some(&id) {
+            self.last_writes.remove(&write.session);
+        }
+        write.tag
+    }
+
+    /// Notes that a write was applied. Returns the client that waits for it.
+    pub fn on_applied(&mut self, epoch: Epoch, number: u64) -> Option<Tag> {
+        let id = self.numbers.remove(&(epoch, number))?;
+        self.end(id)
+    }
+
+    /// Ends all writes that were sent: the copied state may include them. Numbers begin anew.
+    pub fn end_sent(&mut self) -> Vec<Tag> {
+        self.epoch = Epoch::default();
+        let sent: Vec<u64> =
+            self.writes.iter().filter(|(_, it)| it.was_sent).map(|(&id, _)| id).collect();
+        sent.into_iter().filter_map(|id| self.end(id)).collect()
+    }
+
+    /// Ends writes and reads whose time is over.
+    pub fn expire(&mut self, now: Nanos) -> (Vec<(Tag, Outcome)>, Vec<Request>) {
+        let mut ended = Vec::new();
+        let mut unsent = Vec::new();
+        for (&id, write) in self.writes.iter_mut().filter(|(_, it)| it.deadline <= now) {
+            if !write.was_sent {
+                unsent.push(id);
+            } else if let Some(tag) = write.tag.take() {
+                // It keeps its number, and is repeated: later ones come behind it.
+                ended.push((tag, Outcome::Unknown));
+            }
+        }
+        let unsent = unsent.into_iter().filter_map(|id| self.end(id));
+        ended.extend(unsent.map(|tag| (tag, Outcome::NoQuorum)));
+        let over = self.reads.extract_if(.., |read| read.deadline <= now);
+        (ended, over.map(|read| read.request).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use types::Access;
+
+    use super::*;
+
+    const FIRST: Epoch = Epoch { counter: 1, node: 1 };
+    const SECOND: Epoch = Epoch { counter: 2, node: 3 };
+
+    fn request(tag: u64, access: Access) -> Request {
+        let command = Command::new(access, Bytes::new());
+        let (tag, session) = (Tag(tag), SessionId(7));
+        Request { tag, session, key: Key::new(b"k"), command, asked_at: Nanos::ZERO }
+    }
+
+    fn numbers(sent: &[Numbered]) -> Vec<u64> {
+        sent.iter().map(|it| it.number).collect()
+    }
+
+    #[test]
+    fn writes_are_numbered_anew_in_each_epoch() {
+        let mut requests = Requests::default();
+        (1..=3).for_each(|tag| requests.add_write(request(tag, Access::Write), Nanos(100)));
+        assert_eq!(numbers(&requests.take_due(FIRST, Nanos(0), 9)), [1, 2, 3]);
+        assert!(requests.take_due(FIRST, Nanos(0), 9).is_empty(), "not due again");
+        assert_eq!(requests.on_applied(FIRST, 1), Some(Tag(1)));
+        assert_eq!(requests.on_applied(FIRST, 1), None);
+        requests.add_write(request(4, Access::Write), Nanos(100));
+        assert_eq!(numbers(&requests.take_due(SECOND, Nanos(0), 9)), [1, 2, 3]);
+        assert_eq!(requests.on_applied(FIRST, 2), None, "its number is that of the new epoch");
+        assert_eq!(requests.on_applied(SECOND, 1), Some(Tag(2)));
+    }
+
+    #[test]
+    fn read_waits_for_the_writes_of_its_session() {
+        let mut requests = Requests::default();
+        requests.add_write(request(1, Access::Write), Nanos(100));
+        requests.park(request(2, Access::Read), Nanos(100));
+        requests.take_due(FIRST, Nanos(0), 9);
+        assert!(requests.take_reads().is_empty());
+        requests.on_applied(FIRST, 1);
+        assert_eq!(requests.take_reads().len(), 1);
+        assert!(!requests.has_write(SessionId(7)) && requests.is_empty());
+    }
+
+    #[test]
+    fn sent_write_keeps_its_number_after_its_deadline() {
+        let mut requests = Requests::default();
+        requests.add_write(request(1, Access::Write), Nanos(100));
+        requests.take_due(FIRST, Nanos(0), 9);
+        requests.add_write(request(2, Access::Write), Nanos(100));
+        let (ended, reads) = requests.expire(Nanos(100));
+        assert_eq!(ended, [(Tag(1), Outcome::Unknown), (Tag(2), Outcome::NoQuorum)]);
+        assert!(reads.is_empty() && requests.len() == 1);
+        assert_eq!(numbers(&requests.take_due(FIRST, Nanos::from_secs(1), 9)), [1]);
+        assert!(requests.take_due(SECOND, Nanos(0), 9).is_empty() && requests.is_empty());
+    }
+}

@@ -1,0 +1,102 @@
+//! A leader takes writes in the order of their streams, and gives each its place.
+//!
+//! The worker of the key runs the command, on the state behind all commands before it. Results come
+//! in any order, and become entries in that of their places.
+
+use types::NodeId;
+
+use super::super::context::{Cx, tell_register};
+use super::super::epoch::{Epoch, Zxid};
+use super::super::message::{ToRegister, ToSequencer};
+use super::super::txn::{Entry, OF_NO_CLIENT, Stream, Txn};
+use super::Sequencer;
+use super::role::{Phase, Role};
+use crate::mutation::{self, Mutation};
+
+/// Writes that have a place and are not committed.
+const OPEN_MAX: u64 = 8_192;
+/// Writes of one stream kept ahead of a gap.
+const EARLY_MAX: u64 = 8_192;
+
+impl Sequencer {
+    pub(super) fn on_write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        epoch: Epoch,
+        stream: Stream,
+        number: u64,
+        write: ToSequencer,
+    ) {
+        let Role::Leading(leading) = &mut self.role else { return };
+        let stands = leading.phase == Phase::Broadcast && leading.epoch == epoch;
+        if !stands || stream.node != from {
+            return;
+        }
+        if number == OF_NO_CLIENT {
+            if from == self.me {
+                self.place(cx, write);
+            }
+            return;
+        }
+        let origin = leading.origins.entry(stream).or_default();
+        if number <= origin.taken && mutation::is(Mutation::ZabTakesTwice) {
+            return self.place(cx, write);
+        }
+        if number <= origin.taken || number > origin.taken + EARLY_MAX {
+            return;
+        }
+        origin.early.insert(number, write);
+        while !self.is_full()
+            && let Some(write) = self.take(stream)
+        {
+            self.place(cx, write);
+        }
+    }
+
+    fn take(&mut self, stream: Stream) -> Option<ToSequencer> {
+        let Role::Leading(leading) = &mut self.role else { return None };
+        let origin = leading.origins.get_mut(&stream)?;
+        let write = origin.early.remove(&(origin.taken + 1))?;
+        origin.taken += 1;
+        Some(write)
+    }
+
+    /// No more places until entries are committed, and the log cut.
+    fn is_full(&self) -> bool {
+        let assigned = match &self.role {
+            Role::Leading(leading) => leading.assigned,
+            Role::Looking | Role::Recalling(_) | Role::Following(_) => 0,
+        };
+        assigned >= self.committed + OPEN_MAX
+            || self.history.bytes() > self.env.log.capacity / 4 * 3
+    }
+
+    fn place(&mut self, cx: &mut Cx<'_>, write: ToSequencer) {
+        let Role::Leading(leading) = &mut self.role else { return };
+        if let ToSequencer::Write { epoch, stream, number, key, command } = write {
+            leading.assigned += 1;
+            let at = Zxid { epoch, index: leading.assigned };
+            tell_register(cx, key, ToRegister::Execute { at, stream, number, command });
+        }
+    }
+
+    pub(super) fn on_executed(&mut self, cx: &mut Cx<'_>, epoch: Epoch, index: u64, txn: Txn) {
+        let Role::Leading(leading) = &mut self.role else { return };
+        if leading.epoch != epoch {
+            return;
+        }
+        leading.executed.insert(index, txn);
+        while let Some(txn) = self.next_executed() {
+            self.append(cx, Entry { epoch, txn: Some(txn) });
+        }
+    }
+
+    fn next_executed(&mut self) -> Option<Txn> {
+        let next = self.history.last() + 1;
+        match &mut self.role {
+            Role::Leading(leading) => leading.executed.remove(&next),
+            Role::Looking | Role::Recalling(_) | Role::Following(_) => None,
+        }
+    }
+}
