@@ -166,10 +166,13 @@ impl Requests {
         write.tag
     }
 
-    /// Notes that a write was applied. Returns the client that waits for it.
-    pub fn on_applied(&mut self, epoch: Epoch, number: u64) -> Option<Tag> {
-        let id = self.numbers.remove(&(epoch, number))?;
-        self.end(id)
+    /// Notes that a write was applied. Returns the client that waits for it, and the reads that do.
+    ///
+    /// They are to be answered at once: a later write of the session may come next.
+    pub fn on_applied(&mut self, epoch: Epoch, number: u64) -> (Option<Tag>, Vec<Read>) {
+        let Some(id) = self.numbers.remove(&(epoch, number)) else { return (None, Vec::new()) };
+        let reads = self.reads.extract_if(.., |read| read.behind == Some(id)).collect();
+        (self.end(id), reads)
     }
 
     /// Ends all writes that were sent: the copied state may include them. Numbers begin anew.
@@ -225,12 +228,12 @@ mod tests {
         (1..=3).for_each(|tag| requests.add_write(request(tag, Access::Write), Nanos(100)));
         assert_eq!(numbers(&requests.take_due(FIRST, Nanos(0), 9)), [1, 2, 3]);
         assert!(requests.take_due(FIRST, Nanos(0), 9).is_empty(), "not due again");
-        assert_eq!(requests.on_applied(FIRST, 1), Some(Tag(1)));
-        assert_eq!(requests.on_applied(FIRST, 1), None);
+        assert_eq!(requests.on_applied(FIRST, 1).0, Some(Tag(1)));
+        assert_eq!(requests.on_applied(FIRST, 1).0, None);
         requests.add_write(request(4, Access::Write), Nanos(100));
         assert_eq!(numbers(&requests.take_due(SECOND, Nanos(0), 9)), [1, 2, 3]);
-        assert_eq!(requests.on_applied(FIRST, 2), None, "its number is that of the new epoch");
-        assert_eq!(requests.on_applied(SECOND, 1), Some(Tag(2)));
+        assert_eq!(requests.on_applied(FIRST, 2).0, None, "its number is that of the new epoch");
+        assert_eq!(requests.on_applied(SECOND, 1).0, Some(Tag(2)));
     }
 
     #[test]
@@ -240,8 +243,11 @@ mod tests {
         requests.park(request(2, Access::Read), Nanos(100));
         requests.take_due(FIRST, Nanos(0), 9);
         assert!(requests.take_reads().is_empty());
-        requests.on_applied(FIRST, 1);
-        assert_eq!(requests.take_reads().len(), 1);
+        requests.add_write(request(3, Access::Write), Nanos(100));
+        assert_eq!(requests.on_applied(FIRST, 1).1.len(), 1, "before the next write");
+        assert!(requests.take_reads().is_empty());
+        requests.take_due(FIRST, Nanos(0), 9);
+        requests.on_applied(FIRST, 2);
         assert!(!requests.has_write(SessionId(7)) && requests.is_empty());
     }
 

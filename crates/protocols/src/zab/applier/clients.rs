@@ -6,6 +6,7 @@ use super::super::context::{Cx, tell};
 use super::super::epoch::Zxid;
 use super::super::message::ToSequencer;
 use super::super::register::Register;
+use super::super::requests::Read;
 use super::state::{Listing, Scanning};
 use super::{Applier, content_of};
 use crate::effects::Scan;
@@ -73,13 +74,18 @@ impl Applier {
         if !self.may_read() {
             return;
         }
-        for read in self.requests.take_reads() {
+        let reads = self.requests.take_reads();
+        self.answer(cx, reads);
+        for listing in std::mem::take(&mut self.listings) {
+            self.list(cx, listing);
+        }
+    }
+
+    pub(super) fn answer(&mut self, cx: &mut Cx<'_>, reads: Vec<Read>) {
+        for read in reads {
             let key = read.request.key.clone();
             self.read(cx, read.request);
             cx.cache.unpin(&key);
-        }
-        for listing in std::mem::take(&mut self.listings) {
-            self.list(cx, listing);
         }
     }
 

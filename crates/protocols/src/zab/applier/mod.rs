@@ -179,11 +179,13 @@ impl Applier {
             return self.lose(cx);
         }
         self.progress.done(at.index);
-        if stream == self.stream
-            && let Some(tag) = self.requests.on_applied(at.epoch, number)
-        {
-            self.expose(at.index);
-            cx.fx.reply(tag, Outcome::Reply(reply));
+        if stream == self.stream {
+            let (tag, reads) = self.requests.on_applied(at.epoch, number);
+            if let Some(tag) = tag {
+                self.expose(at.index);
+                cx.fx.reply(tag, Outcome::Reply(reply));
+            }
+            self.answer(cx, reads);
         }
         self.go_on(cx);
     }
