@@ -225,10 +225,11 @@ impl Profile {
         let length = (given.ops / (clients * pipeline) as u64 + 1) * latency;
         let fault_len_max = (length / rng.between(2, 10)).max(2 * MILLI);
         let apart = &mut Prng::new(rng.clone().next_u64());
-        let drawn = draw_medium(apart, durability, theme);
-        // The simulated media of registers have no logs.
-        let drawn = if given.total_order { MediumKind::Model } else { drawn };
-        let medium = given.medium.unwrap_or(drawn);
+        let medium = given.medium.unwrap_or_else(|| match draw_medium(apart, durability, theme) {
+            // The simulated media of registers have no logs.
+            _ if given.total_order => MediumKind::Model,
+            drawn => drawn,
+        });
         let mut scripts = apart.fork();
         let speaks_resp = apart.chance(0.25) && given.read_modify_write;
         let drawn = if speaks_resp { Speech::Resp } else { Speech::Direct };

@@ -134,6 +134,8 @@ pub(super) const ROWS: &[Row] = &[
     counter(&["caspaxos_direct"], "debug_caspaxos_direct", "Of those the proposals without a first phase"),
     counter(&["caspaxos_helped"], "debug_caspaxos_helped", "States that caspaxos proposed again to have them chosen"),
     counter(&["caspaxos_duels"], "debug_caspaxos_duels", "Proposals of caspaxos that lost against others"),
+    counter(&["entries_applied"], "debug_log_entries_applied", "Entries of zab's log, those of before a copy among them"),
+    gauge(&["entries_waiting"], "debug_log_entries_waiting", "Entries of zab's log that are not applied"),
     // Groups of configured databases.
     gauge(&["requests_parked"], "group_requests_parked", "Requests that wait for a group's next epoch or lease"),
     gauge(&["requests_passed_on"], "group_requests_passed_on", "Requests that full members run for this node now"),

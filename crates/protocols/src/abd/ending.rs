@@ -78,7 +78,9 @@ impl Abd {
     pub(super) fn on_end_looked(&mut self, cx: &mut Cx<'_>, id: u64, newest: &Register) {
         let Some(op) = self.remove(id) else { return };
         if newest.content.expiry.is_none() {
-            return;
+            // This replica may have missed it.
+            let (me, register) = (cx.replicas.me(), newest.clone());
+            return cx.fx.send_now(me, Message::Store { op: 0, key: op.key, register });
         }
         match op.answers.rest_of_quorum(cx.replicas) {
             Some(rest) if rest.0 > 0 => {

@@ -85,7 +85,7 @@ pub struct Operation {
 impl Operation {
     #[must_use]
     pub fn wants_value(&self) -> bool {
-        matches!(self.kind, Kind::Read { .. } | Kind::Recover)
+        matches!(self.kind, Kind::Read { .. } | Kind::Recover | Kind::End)
     }
 
     /// True if this phase still needs the node's answer.
@@ -122,7 +122,8 @@ impl Operation {
                 _ => Verdict::Mint { above: answers.newest().version },
             },
             Kind::Read { .. } => self.read_verdict(replicas),
-            Kind::End => self.settled(),
+            // Others have to count, too.
+            Kind::End => self.read_verdict(replicas),
         }
     }
 
@@ -262,12 +263,12 @@ mod tests {
     fn end_is_stored_only_above_the_newest() {
         let confirming = || {
             let over = Some(register(4, true).version);
-            Operation { over, ..operation(Kind::End) }
+            Operation { over, is_patient: false, ..operation(Kind::End) }
         };
         let mut op = confirming();
         report_expiring(&mut op, 1, Countdown::Over);
         report(&mut op, 2, 5);
-        assert_eq!(op.verdict(replicas()), Verdict::Settled(register(5, false)));
+        assert_eq!(op.verdict(replicas()), Verdict::WriteBack);
         let mut op = confirming();
         report_expiring(&mut op, 1, Countdown::Over);
         report(&mut op, 2, 3);

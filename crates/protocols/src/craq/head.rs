@@ -38,7 +38,7 @@ impl Craq {
         if !chain::is_head(cx) || self.lanes.len() >= REQUESTS_MAX {
             return;
         }
-        let Steer { worker, seq, low, command } = steer;
+        let Steer { worker, seq, low, is_again, command } = steer;
         let from = From { node, serial: member.serial, worker, seq };
         match self.streams.admit(from, low, key) {
             Admission::New => {}
@@ -47,7 +47,7 @@ impl Craq {
             }
             Admission::Copy(Progress::Running) | Admission::Old => return,
         }
-        self.lane(cx, key).steered.push_back(Steered { from, command });
+        self.lane(cx, key).steered.push_back(Steered { from, is_again, command });
         self.advance(cx, key);
     }
 
@@ -73,6 +73,20 @@ impl Craq {
                 self.plan(cx, key);
             }
         }
+    }
+
+    /// True if a head of an earlier epoch may have run a command that waits, and this epoch has no
+    /// version yet.
+    ///
+    /// A version with the command may still be dirty elsewhere, and become the value of a later
+    /// head. A version of this epoch replaces it before the command is answered without effect.
+    pub(super) fn may_have_run(&self, cx: &Cx<'_, '_>, key: &Key, version: Version) -> bool {
+        let epoch = cx.configuration.epoch;
+        let Some(lane) = self.lanes.get(key).filter(|_| version.epoch < epoch) else {
+            return false;
+        };
+        let is_again = |it: &Waiting| it.seq.is_some() && it.numbered_in < epoch;
+        lane.steered.iter().any(|it| it.is_again) || lane.waiting.iter().any(is_again)
     }
 
     /// Sends the head's own value down the chain, unless a version is on its way. A version of

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use base::Nanos;
 use bytes::Bytes;
-use types::{NodeId, Reply, Serial};
+use types::{Epoch, NodeId, Reply, Serial};
 
 use super::version::Version;
 use crate::protocol::Request;
@@ -52,6 +52,7 @@ pub(super) enum Origin {
 #[derive(Debug)]
 pub(super) struct Steered {
     pub from: From,
+    pub is_again: bool,
     pub command: Bytes,
 }
 
@@ -71,6 +72,8 @@ pub(super) struct Waiting {
     pub deadline: Nanos,
     /// Its number, once a head may have run it.
     pub seq: Option<u64>,
+    /// The epoch in which it got the number.
+    pub numbered_in: Epoch,
 }
 
 /// A question to the last full member.

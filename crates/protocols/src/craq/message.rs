@@ -9,6 +9,7 @@ use super::version::Version;
 use crate::protocol;
 use crate::protocol::Touches;
 use crate::toolkit::content::Content;
+use crate::toolkit::fields::Field;
 
 /// Names its key: members may run different numbers of workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,6 +55,8 @@ pub struct Steer {
     pub seq: u64,
     /// Commands of that worker below this one have ended.
     pub low: u64,
+    /// A head of an earlier epoch may have run it.
+    pub is_again: bool,
     pub command: Bytes,
 }
 
@@ -164,6 +167,7 @@ impl Wire for Steer {
         put_varint(out, self.worker);
         put_varint(out, self.seq);
         put_varint(out, self.low);
+        self.is_again.put(out);
         self.command.encode(out);
     }
 
@@ -172,6 +176,7 @@ impl Wire for Steer {
             worker: reader.varint()?,
             seq: reader.varint()?,
             low: reader.varint()?,
+            is_again: bool::take(reader)?,
             command: Bytes::decode(reader)?,
         })
     }
@@ -190,7 +195,7 @@ mod tests {
         let command = Bytes::from_static(b"c");
         let content = contents(version).swap_remove(2);
         let register = Register { version, content: content.clone(), ..Register::ABSENT };
-        let steer = Steer { worker: 1, seq: 300, low: 299, command };
+        let steer = Steer { worker: 1, seq: 300, low: 299, is_again: true, command };
         let bodies = [
             Body::Steer(steer),
             Body::Done { seq: 3, reply: Reply::Integer(4) },

@@ -1,7 +1,7 @@
 //! The side of the member that was asked: reads of clean keys are local, writes go to the head.
 
 use base::Nanos;
-use types::{Access, Key, NodeId, Outcome, Reply};
+use types::{Access, Epoch, Key, NodeId, Outcome, Reply};
 
 use super::lane::{Asking, Lane, Origin, Waiting};
 use super::message::{Body, Steer};
@@ -24,7 +24,8 @@ impl Craq {
         }
         let key = request.key.clone();
         let deadline = request.asked_at + self.env.request_timeout;
-        self.lane(cx, &key).waiting.push_back(Waiting { request, deadline, seq: None });
+        let waiting = Waiting { request, deadline, seq: None, numbered_in: Epoch(0) };
+        self.lane(cx, &key).waiting.push_back(waiting);
         self.advance(cx, &key);
     }
 
@@ -66,6 +67,7 @@ impl Craq {
         match held(cx, key) {
             Held::Lost => {}
             Held::Dirty(_) => self.inject(cx, key),
+            Held::Clean(version) if self.may_have_run(cx, key, version) => self.inject(cx, key),
             Held::Clean(_) => self.run_batch(cx, key),
         }
         // Reads behind commands without effect.
@@ -169,15 +171,18 @@ impl Craq {
         let Some(first) = self.lanes.get_mut(key).and_then(|lane| lane.waiting.front_mut()) else {
             return;
         };
+        let epoch = cx.configuration.epoch;
         let seq = *first.seq.get_or_insert_with(|| {
             self.next_seq += 1;
             self.open.insert(self.next_seq);
+            first.numbered_in = epoch;
             self.next_seq
         });
+        let is_again = first.numbered_in < epoch;
         let command = first.request.command.body.clone();
         let low = self.open.first().copied().unwrap_or(seq);
         let worker = self.env.worker as u64;
-        send(cx, head, key, Body::Steer(Steer { worker, seq, low, command }));
+        send(cx, head, key, Body::Steer(Steer { worker, seq, low, is_again, command }));
     }
 
     pub(super) fn on_done(&mut self, cx: &mut Cx<'_, '_>, key: &Key, seq: u64, reply: Reply) {

@@ -25,7 +25,13 @@ impl History {
     pub fn open(image: &LogImage) -> Option<History> {
         let mut history = History { first: image.first, entries: VecDeque::new(), bytes: 0 };
         for record in &image.records {
-            history.push(Entry::from_bytes(record).ok()?);
+            let entry = Entry::from_bytes(record).ok()?;
+            if entry.txn.is_none() {
+                // The state that was copied then includes those before. A crash brought them back.
+                let first = history.last() + 1;
+                history = History { first, entries: VecDeque::new(), bytes: 0 };
+            }
+            history.push(entry);
         }
         // Only the history of a new node has no entry.
         (history.first == 1 || !history.entries.is_empty()).then_some(history)
@@ -113,6 +119,11 @@ impl History {
 
     /// The last entry of each epoch, oldest first; the newest of many epochs.
     pub fn ends(&self) -> Vec<Zxid> {
+        let ends = self.all_ends();
+        ends[ends.len().saturating_sub(ENDS_MAX)..].to_vec()
+    }
+
+    fn all_ends(&self) -> Vec<Zxid> {
         let mut ends: Vec<Zxid> = Vec::new();
         for (index, entry) in (self.first..).zip(&self.entries) {
             match ends.last_mut() {
@@ -120,7 +131,7 @@ impl History {
                 _ => ends.push(Zxid { epoch: entry.epoch, index }),
             }
         }
-        ends.split_off(ends.len().saturating_sub(ENDS_MAX))
+        ends
     }
 
     /// The last entry that this history shares with one of these ends. `None` if it is not kept
@@ -131,7 +142,7 @@ impl History {
         if ends.is_empty() {
             return (self.first == 1).then_some(0);
         }
-        let own = self.ends();
+        let own = self.all_ends();
         let end_here = |epoch: Epoch| own.iter().find(|end| end.epoch == epoch).map(|it| it.index);
         let shared = ends.iter().rev().find_map(|end| Some(end_here(end.epoch)?.min(end.index)));
         match shared {
@@ -184,6 +195,18 @@ mod tests {
         assert_eq!(leader.shared_with(&history(&[1, 1, 1]).ends()), None);
         assert_eq!(leader.shared_with(&[]), None);
         assert_eq!(leader.shared_with(&history(&[1, 1, 1, 3]).ends()), Some(4));
+    }
+
+    #[test]
+    fn entries_before_a_copied_state_are_void() {
+        let record = |counter| {
+            let bytes = Entry { epoch: epoch(counter), txn: None }.to_bytes();
+            bytes::Bytes::from(bytes)
+        };
+        let image =
+            LogImage { first: 3, records: vec![record(1), record(2)], ..LogImage::default() };
+        let history = History::open(&image).expect("a history");
+        assert_eq!((history.first(), history.last()), (4, 4));
     }
 
     #[test]

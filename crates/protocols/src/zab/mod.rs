@@ -152,7 +152,13 @@ impl Protocol for Zab {
                 }
             }
             Event::Scanned(scanned) => self.applier.on_scanned(cx, scanned),
-            Event::Forgotten { .. } => self.applier.on_forgotten(cx),
+            Event::Forgotten { .. } => {
+                self.applier.on_forgotten(cx);
+                // Before any promise.
+                if let Some(sequencer) = self.sequencer.as_mut().filter(|it| it.is_ready()) {
+                    sequencer.on_lost(cx);
+                }
+            }
             Event::PeerReset { node } => {
                 if let Some(sequencer) = &mut self.sequencer {
                     sequencer.on_reset(cx, node);

@@ -209,6 +209,10 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             .as_ref()
             .map(|bytes| P::Meta::from_bytes(bytes).expect("it was encoded here"));
         self.metas.fill(shard, meta.unwrap_or_default());
+        if P::PROPERTIES.keeps_log {
+            // Those of the log.
+            self.metas.fill(Shard(0), P::Meta::default());
+        }
         if setting.is_durable {
             let record = self
                 .stored

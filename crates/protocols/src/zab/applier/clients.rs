@@ -61,7 +61,8 @@ impl Applier {
         }
         match content.run(cx, Zxid::default(), &request.command.body) {
             Effect::Unchanged { reply } => {
-                self.expose(index);
+                // The entry that removed a register is not known.
+                self.expose(if content.is_empty() { self.progress.visible } else { index });
                 cx.fx.reply(request.tag, Outcome::Reply(reply));
             }
             // It changes the state although its access says otherwise.
@@ -86,6 +87,14 @@ impl Applier {
             let key = read.request.key.clone();
             self.read(cx, read.request);
             cx.cache.unpin(&key);
+        }
+    }
+
+    /// Ends reads that had no effect: a later write of the session may come first now.
+    pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, reads: Vec<Read>) {
+        for read in reads {
+            cx.cache.unpin(&read.request.key);
+            cx.fx.reply(read.request.tag, Outcome::NoQuorum);
         }
     }
 
@@ -154,13 +163,13 @@ impl Applier {
 
     fn on_listed(&mut self, cx: &mut Cx<'_>, listing: Listing, scanned: Scanned<Register>) {
         let is_lost = scanned.records.iter().any(|(_, it)| matches!(it, ScannedRegister::Lost));
-        if is_lost || !self.is_serving() {
+        if is_lost || !self.may_read() {
             return cx.fx.reply(listing.tag, Outcome::NoQuorum);
         }
+        self.expose(self.progress.visible);
         let (mut keys, mut undecided): (Vec<Key>, Vec<Key>) = (Vec::new(), Vec::new());
         for (key, found) in scanned.records {
             let ScannedRegister::Present(register) = found else { continue };
-            self.expose(register.index);
             if register.content.is_over(cx.uptime, cx.unix) {
                 undecided.push(key);
             } else if !register.content.is_empty() {

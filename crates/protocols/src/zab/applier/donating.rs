@@ -28,10 +28,10 @@ impl Applier {
         from_hash: u64,
     ) {
         let shard = Shard((from_hash >> 56) as u8);
-        let is_leader = self.view.leader == Some(self.env.me) && self.view.epoch == epoch;
+        let is_leader = self.view.epoch == epoch && epoch.node == u64::from(self.env.me.0);
         let is_member = replicas(cx).index(by).is_some();
         // The copy goes on from the entry behind `base`.
-        let has_base = self.is_serving() && self.progress.visible >= base;
+        let has_base = self.is_whole() && self.progress.visible >= base;
         let is_busy = self.donating.pages.len() >= SERVED_MAX;
         if !is_leader || !is_member || !has_base || is_busy || !self.env.owns(shard) {
             return;
@@ -44,7 +44,7 @@ impl Applier {
     pub(super) fn on_donated(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
         let Some(wanted) = self.donating.pages.remove(&scanned.id) else { return };
         let is_lost = scanned.records.iter().any(|(_, it)| matches!(it, ScannedRegister::Lost));
-        if is_lost || !self.is_serving() || self.view.epoch != wanted.epoch {
+        if is_lost || !self.is_whole() || self.view.epoch != wanted.epoch {
             return;
         }
         let (mut entries, mut bytes) = (Vec::<(Key, Register)>::new(), 0);

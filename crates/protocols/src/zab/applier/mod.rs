@@ -62,6 +62,8 @@ impl Applier {
             worker: env.worker as u64,
             copies: 0,
         };
+        // A page for an earlier process may be late.
+        let next_scan = u64::from(env.incarnation.0) << 32;
         Applier {
             env,
             stream,
@@ -69,7 +71,7 @@ impl Applier {
             requests: Requests::default(),
             listings: Vec::new(),
             scans: BTreeMap::new(),
-            next_scan: 0,
+            next_scan,
             progress: Progress::default(),
             executing: Executing::default(),
             copying: None,
@@ -185,7 +187,11 @@ impl Applier {
                 self.expose(at.index);
                 cx.fx.reply(tag, Outcome::Reply(reply));
             }
-            self.answer(cx, reads);
+            if self.is_whole() {
+                self.answer(cx, reads);
+            } else {
+                self.refuse(cx, reads);
+            }
         }
         self.go_on(cx);
     }
@@ -263,7 +269,11 @@ impl Applier {
 
     /// This node's order has a leader, and the leader's entries from before are applied here.
     fn is_serving(&self) -> bool {
-        self.view.leader.is_some() && self.copying.is_none() && !self.is_lost
+        self.view.leader.is_some() && self.is_whole()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.copying.is_none() && !self.is_lost
     }
 
     pub fn on_turn(&mut self, cx: &mut Cx<'_>) {

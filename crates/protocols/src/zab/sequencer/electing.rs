@@ -152,7 +152,6 @@ impl Sequencer {
             attempt,
             leader: from,
             step: Step::Promised,
-            is_copied: false,
             heard_at: cx.now,
             step_at: cx.now,
         };

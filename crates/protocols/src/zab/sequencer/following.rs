@@ -66,6 +66,10 @@ impl Sequencer {
         if following.step != Step::Promised || following.attempt != attempt {
             return;
         }
+        if base.index + 1 < self.history.first() {
+            // It was cut since the promise.
+            return self.look(cx);
+        }
         self.outlets.hold();
         self.persist(cx, Meta { is_partial: true, ..self.meta });
         self.step_to(cx, Step::Clearing { base, last });
@@ -76,7 +80,7 @@ impl Sequencer {
     /// That the state is partial is durable, or that the node has joined.
     pub(super) fn on_step_durable(&mut self, cx: &mut Cx<'_>) {
         let Role::Following(following) = &self.role else { return };
-        let Following { epoch, leader, is_copied, .. } = *following;
+        let Following { epoch, leader, .. } = *following;
         match following.step {
             Step::Clearing { base, last } => {
                 self.clear(cx, base);
@@ -88,12 +92,7 @@ impl Sequencer {
                 self.step_to(cx, Step::Copying { last });
             }
             Step::Noting => {
-                if is_copied {
-                    let copy = self.outlets.copy();
-                    for worker in 0..self.env.workers {
-                        tell_worker(cx, worker, ToWorker::Whole { copy });
-                    }
-                }
+                self.end_copy(cx);
                 self.step_to(cx, Step::Joined);
                 self.beat(cx);
             }
@@ -105,6 +104,7 @@ impl Sequencer {
     fn clear(&mut self, cx: &mut Cx<'_>, base: Zxid) {
         self.changes += 1;
         self.truncated = self.changes;
+        (self.is_copied, self.owes_whole) = (false, false);
         self.durable = base.index.saturating_sub(1);
         if base.index == 0 {
             self.log_after = cx.fx.truncate_log(self.history.first());
@@ -121,12 +121,22 @@ impl Sequencer {
         if !self.outlets.on_copied(copy, worker) {
             return;
         }
-        if let Role::Following(following) = &mut self.role
+        if let Role::Following(following) = &self.role
             && let Step::Copying { last } = following.step
         {
-            following.is_copied = true;
+            (self.is_copied, self.owes_whole) = (true, true);
             self.step_to(cx, Step::Syncing { last });
             self.on_durable(cx);
+        }
+    }
+
+    /// Tells the workers that their copy is whole.
+    pub(super) fn end_copy(&mut self, cx: &mut Cx<'_>) {
+        if std::mem::take(&mut self.owes_whole) {
+            let copy = self.outlets.copy();
+            for worker in 0..self.env.workers {
+                tell_worker(cx, worker, ToWorker::Whole { copy });
+            }
         }
     }
 
@@ -173,9 +183,9 @@ impl Sequencer {
     ) {
         let upto = self.history.last();
         let Some(following) = self.following(from, epoch, cx.now) else { return };
-        let is_copied = following.is_copied;
         match following.step {
             Step::Joined => {
+                let is_copied = std::mem::take(&mut self.is_copied);
                 self.committed = self.committed.max(committed);
                 self.step_to(cx, Step::Serving);
                 let leader = Some(from);
@@ -245,7 +255,8 @@ impl Sequencer {
     pub(super) fn beat_as_follower(&mut self, cx: &mut Cx<'_>) {
         let Role::Following(following) = &self.role else { return };
         let Following { epoch, attempt, leader, step, .. } = *following;
-        if step == Step::Joined {
+        // The leader may have missed the first one.
+        if matches!(step, Step::Joined | Step::Serving) {
             tell(cx, leader, ToSequencer::AckLeader { epoch, attempt });
         }
         let is_cut = self.changes_durable >= self.truncated;

@@ -58,6 +58,12 @@ pub struct Sequencer {
     truncated: u64,
     committed: u64,
     outlets: Outlets,
+    /// The state was copied since the workers' last view with a leader.
+    is_copied: bool,
+    /// The workers do not know that the copy is whole.
+    owes_whole: bool,
+    /// Registers were lost before the start.
+    is_lost_early: bool,
     beat_at: Nanos,
     /// As told to the workers.
     view: View,
@@ -82,6 +88,9 @@ impl Sequencer {
             truncated: 0,
             committed: 0,
             outlets: Outlets::new(env.workers),
+            is_copied: false,
+            owes_whole: false,
+            is_lost_early: false,
             beat_at: Nanos::ZERO,
             view: View::default(),
             env,
@@ -110,6 +119,8 @@ impl Sequencer {
             None => cx.fx.forget(Shard(0)),
         }
         match self.meta.has_no_vote {
+            // The event that says so is still on its way, perhaps.
+            _ if self.is_lost_early || cx.cache.is_forgotten(Shard(0)) => self.on_lost(cx),
             true => self.recall(cx),
             false => self.look(cx),
         }
@@ -119,6 +130,7 @@ impl Sequencer {
         let is_own = from.node == self.me;
         match body {
             ToSequencer::Start {} if is_own => self.start(cx),
+            ToSequencer::Lost {} if is_own && !self.is_ready => self.is_lost_early = true,
             _ if !self.is_ready => {}
             ToSequencer::Look { accepted, current, last, is_looking, votes, asks } => {
                 let look = Look { accepted, current, last, is_looking, votes };
@@ -322,8 +334,8 @@ impl Sequencer {
     }
 
     pub fn stats(&self, stats: &mut Stats) {
-        stats.add("transactions_applied", self.outlets.handed());
-        stats.add("transactions_unapplied", self.history.last() - self.outlets.handed());
+        stats.add("entries_applied", self.outlets.handed());
+        stats.add("entries_waiting", self.history.last().saturating_sub(self.outlets.handed()));
         let is_recovering = matches!(self.role, Role::Recalling(_)) || self.meta.is_partial;
         if is_recovering {
             stats.add("shards_recovering", 256);

@@ -21,10 +21,14 @@ const AGAIN: Nanos = Nanos::from_millis(50);
 
 impl Sequencer {
     /// A worker lost registers, or this node its fields.
-    pub(super) fn on_lost(&mut self, cx: &mut Cx<'_>) {
+    pub fn on_lost(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.role, Role::Recalling(_)) && self.meta.has_no_vote {
+            return;
+        }
         let current = Epoch::default();
         self.persist(cx, Meta { current, is_partial: true, has_no_vote: true, ..self.meta });
         self.outlets.hold();
+        self.owes_whole = false;
         for worker in 0..self.env.workers {
             tell_worker(cx, worker, ToWorker::Forget {});
         }

@@ -76,7 +76,6 @@ pub struct Following {
     pub attempt: u64,
     pub leader: NodeId,
     pub step: Step,
-    pub is_copied: bool,
     pub heard_at: Nanos,
     pub step_at: Nanos,
 }

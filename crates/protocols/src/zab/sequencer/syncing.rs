@@ -57,6 +57,8 @@ impl Sequencer {
             leading.phase = Phase::Sync;
             leading.since = cx.now;
             let waiting = std::mem::take(&mut leading.waiting);
+            // Followers may copy the state of workers.
+            self.show(cx, View { epoch, ..View::default() });
             for (node, promise) in waiting {
                 self.bring(cx, node, &promise);
             }
@@ -77,7 +79,11 @@ impl Sequencer {
             Some(keep) => (keep, ToSequencer::Sync { epoch, attempt, keep, last }),
             None => {
                 let applied = self.outlets.kept();
-                let index = applied.max(self.history.first()).max(promise.first).min(last);
+                // An entry that was cut off anywhere was committed, and so is the first kept one.
+                let cut = |first: u64| if first > 1 { first } else { 0 };
+                let first = cut(self.history.first()).max(cut(promise.first));
+                let index = applied.max(first).min(last);
+                self.committed = self.committed.max(index);
                 let base = self.history.zxid(index).unwrap_or_default();
                 (base.index, ToSequencer::Snap { epoch, attempt, base, last })
             }
@@ -158,7 +164,9 @@ impl Sequencer {
             tell(cx, node, ToSequencer::UpToDate { epoch, committed });
         }
         let leader = Some(self.me);
-        self.show(cx, View { epoch, leader, upto, committed, is_copied: false, len_max: 0 });
+        self.end_copy(cx);
+        let is_copied = std::mem::take(&mut self.is_copied);
+        self.show(cx, View { epoch, leader, upto, committed, is_copied, len_max: 0 });
     }
 
     /// The change that a step waited for is durable.
