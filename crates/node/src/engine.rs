@@ -313,7 +313,8 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn on_message(&mut self, shared: &mut WorkerState, from: Peer, message: P::Message, len: u32) {
-        if self.load_waiters.len() >= WAITERS_MAX {
+        // A protocol bounds its messages to itself.
+        if self.load_waiters.len() >= WAITERS_MAX && from.node != shared.peers.me() {
             shared.counters.events_refused += 1;
         } else if self.is_ready(message.touches()) {
             // The common case skips a move of the message through the queue's type.

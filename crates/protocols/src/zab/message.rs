@@ -81,6 +81,8 @@ wire_enum! {
         26: Copied { copy: u64, worker: u64 },
         /// A worker lost registers.
         27: Lost {},
+        /// A worker dropped messages of this node that waited for their registers.
+        28: Dropped {},
     }
 }
 

@@ -212,7 +212,8 @@ impl Zab {
         if self.amnesia.replace(amnesia).is_some_and(|before| before != amnesia) {
             match &mut self.sequencer {
                 Some(sequencer) if sequencer.is_ready() => sequencer.on_amnesia(cx),
-                _ => self.has_begun = false,
+                Some(_) => self.has_begun = false,
+                None => tell_own(cx, ToSequencer::Dropped {}, Ticket::DURABLE),
             }
         }
         if !self.has_begun && self.sequencer.is_some() {

@@ -10,6 +10,9 @@ use super::Sequencer;
 use super::role::Role;
 use crate::mutation::{self, Mutation};
 
+/// Entries handed over ahead of those in the registers, durably.
+const AHEAD_MAX: u64 = 8_192;
+
 impl Sequencer {
     /// This node's amnesia count was raised: messages to itself on their way are void.
     pub fn on_amnesia(&mut self, cx: &mut Cx<'_>) {
@@ -33,6 +36,7 @@ impl Sequencer {
             true => self.history.last(),
             false => self.committed.min(self.durable),
         };
+        let limit = limit.min(self.outlets.kept().max(self.outlets.start()) + AHEAD_MAX);
         if self.outlets.is_held || self.outlets.told >= limit {
             return;
         }

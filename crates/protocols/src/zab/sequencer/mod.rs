@@ -180,6 +180,7 @@ impl Sequencer {
             ToSequencer::Erased { copy, worker } => self.outlets.on_erased(copy, worker as usize),
             ToSequencer::Copied { copy, worker } => self.on_copied(cx, copy, worker as usize),
             ToSequencer::Lost {} => self.on_lost(cx),
+            ToSequencer::Dropped {} => self.on_amnesia(cx),
         }
     }
 
