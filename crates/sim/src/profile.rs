@@ -292,8 +292,8 @@ impl Profile {
             profile.scrub.pass_min = Nanos::from_secs(60);
         }
         let has_one_worker = profile.workers == 1 && !faults.has(Fault::Workers);
-        if given.total_order && !has_one_worker {
-            // Workers run the commands of one pipeline side by side.
+        if given.total_order && (!has_one_worker || profile.slow_read_ppm > 0) {
+            // Commands of one pipeline run side by side, and some wait for their registers.
             profile.pipeline = 1;
         }
         profile
