@@ -104,7 +104,8 @@ pub struct Leading {
     /// The answers to its epoch that it takes up once it has the promises of a majority.
     pub waiting: BTreeMap<NodeId, Promise>,
     pub followers: BTreeMap<NodeId, Follower>,
-    pub origins: BTreeMap<Stream, Origin>,
+    /// By node and worker.
+    pub origins: BTreeMap<(NodeId, u64), Origin>,
     /// The last index that was given to a write.
     pub assigned: u64,
     /// Commands that ran ahead of others.
@@ -124,9 +125,10 @@ pub struct Promise {
     pub ends: Option<Vec<Zxid>>,
 }
 
-/// Writes of one stream, taken in the order of their numbers.
-#[derive(Debug, Default)]
+/// Writes of a worker's newest stream, taken in the order of their numbers.
+#[derive(Debug)]
 pub struct Origin {
+    pub stream: Stream,
     pub taken: u64,
     /// Those that came ahead of a gap: their keys and commands are in the messages.
     pub early: BTreeMap<u64, ToSequencer>,

@@ -3,6 +3,8 @@
 //! The worker of the key runs the command, on the state behind all commands before it. Results come
 //! in any order, and become entries in that of their places.
 
+use std::collections::BTreeMap;
+
 use types::NodeId;
 
 use super::super::context::{Cx, tell_register};
@@ -10,7 +12,7 @@ use super::super::epoch::{Epoch, Zxid};
 use super::super::message::{ToRegister, ToSequencer};
 use super::super::txn::{Entry, OF_NO_CLIENT, Stream, Txn};
 use super::Sequencer;
-use super::role::{Phase, Role};
+use super::role::{Origin, Phase, Role};
 use crate::mutation::{self, Mutation};
 
 /// Writes that have a place and are not committed.
@@ -39,7 +41,14 @@ impl Sequencer {
             }
             return;
         }
-        let origin = leading.origins.entry(stream).or_default();
+        let new = || Origin { stream, taken: 0, early: BTreeMap::new() };
+        let origin = leading.origins.entry((from, stream.worker)).or_insert_with(new);
+        if origin.stream < stream {
+            *origin = new();
+        } else if origin.stream > stream {
+            // Its client was told that the outcome is unknown, or is gone.
+            return;
+        }
         if number <= origin.taken && mutation::is(Mutation::ZabTakesTwice) {
             return self.place(cx, write);
         }
@@ -56,7 +65,7 @@ impl Sequencer {
 
     fn take(&mut self, stream: Stream) -> Option<ToSequencer> {
         let Role::Leading(leading) = &mut self.role else { return None };
-        let origin = leading.origins.get_mut(&stream)?;
+        let origin = leading.origins.get_mut(&(stream.node, stream.worker))?;
         let write = origin.early.remove(&(origin.taken + 1))?;
         origin.taken += 1;
         Some(write)
