@@ -16,6 +16,7 @@ use super::super::message::ToSequencer;
 use super::super::register::Meta;
 use super::Sequencer;
 use super::looks::Look;
+use super::places::Places;
 use super::role::{Following, Leading, Phase, Role, Step};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
@@ -110,8 +111,7 @@ impl Sequencer {
             waiting: BTreeMap::new(),
             followers: BTreeMap::new(),
             origins: BTreeMap::new(),
-            assigned: self.history.last(),
-            executed: BTreeMap::new(),
+            places: Places::after(self.history.last()),
             told: 0,
         };
         self.turn_to(cx, Role::Leading(Box::new(leading)));

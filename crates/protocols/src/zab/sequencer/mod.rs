@@ -6,6 +6,7 @@ mod handing_over;
 mod leading;
 mod looks;
 mod outlets;
+mod places;
 mod recalling;
 mod role;
 mod syncing;
@@ -189,6 +190,8 @@ impl Sequencer {
         if !self.is_ready {
             return;
         }
+        self.append_executed(cx);
+        self.take_early(cx);
         self.lead(cx);
         self.ask_logged(cx);
         self.hand_over(cx);

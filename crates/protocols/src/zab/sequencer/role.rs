@@ -7,7 +7,8 @@ use types::{AmnesiaCount, NodeId};
 
 use super::super::epoch::{Epoch, Zxid};
 use super::super::message::ToSequencer;
-use super::super::txn::{Stream, Txn};
+use super::super::txn::Stream;
+use super::places::Places;
 use crate::quorum::Tally;
 
 #[derive(Debug)]
@@ -106,10 +107,8 @@ pub struct Leading {
     pub followers: BTreeMap<NodeId, Follower>,
     /// By node and worker.
     pub origins: BTreeMap<(NodeId, u64), Origin>,
-    /// The last index that was given to a write.
-    pub assigned: u64,
-    /// Commands that ran ahead of others.
-    pub executed: BTreeMap<u64, Txn>,
+    /// Of writes that are no entries yet.
+    pub places: Places,
     /// As told to the followers.
     pub told: u64,
 }
@@ -150,7 +149,7 @@ pub struct Follower {
 impl Leading {
     pub fn is_idle(&self, last: u64) -> bool {
         self.phase == Phase::Broadcast
-            && self.assigned == last
+            && self.places.last() == last
             && self.followers.values().all(|it| it.is_joined && it.acked >= last)
     }
 }

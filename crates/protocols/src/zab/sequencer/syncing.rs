@@ -7,6 +7,7 @@ use super::super::epoch::Epoch;
 use super::super::message::{ToSequencer, View};
 use super::super::register::Meta;
 use super::Sequencer;
+use super::places::Places;
 use super::role::{Follower, Phase, Promise, Role};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
@@ -154,7 +155,7 @@ impl Sequencer {
         let Role::Leading(leading) = &mut self.role else { return };
         leading.phase = Phase::Broadcast;
         // Entries of this epoch begin behind it.
-        leading.assigned = self.history.last();
+        leading.places = Places::after(self.history.last());
         let (epoch, upto) = (leading.epoch, leading.initial);
         let joined = leading.followers.iter().filter(|(_, follower)| follower.is_joined);
         let joined: Vec<NodeId> = joined.map(|(&node, _)| node).collect();

@@ -56,16 +56,30 @@ impl Sequencer {
             return;
         }
         origin.early.insert(number, write);
+        self.take_from(cx, (from, stream.worker));
+    }
+
+    /// Takes writes that came while there was no room.
+    pub(super) fn take_early(&mut self, cx: &mut Cx<'_>) {
+        let Role::Leading(leading) = &self.role else { return };
+        let early = leading.origins.iter().filter(|(_, origin)| !origin.early.is_empty());
+        let origins: Vec<(NodeId, u64)> = early.map(|(&name, _)| name).collect();
+        for name in origins {
+            self.take_from(cx, name);
+        }
+    }
+
+    fn take_from(&mut self, cx: &mut Cx<'_>, name: (NodeId, u64)) {
         while !self.is_full()
-            && let Some(write) = self.take(stream)
+            && let Some(write) = self.take(name)
         {
             self.place(cx, write);
         }
     }
 
-    fn take(&mut self, stream: Stream) -> Option<ToSequencer> {
+    fn take(&mut self, name: (NodeId, u64)) -> Option<ToSequencer> {
         let Role::Leading(leading) = &mut self.role else { return None };
-        let origin = leading.origins.get_mut(&(stream.node, stream.worker))?;
+        let origin = leading.origins.get_mut(&name)?;
         let write = origin.early.remove(&(origin.taken + 1))?;
         origin.taken += 1;
         Some(write)
@@ -73,19 +87,16 @@ impl Sequencer {
 
     /// No more places until entries are committed, and the log cut.
     fn is_full(&self) -> bool {
-        let assigned = match &self.role {
-            Role::Leading(leading) => leading.assigned,
-            Role::Looking | Role::Recalling(_) | Role::Following(_) => 0,
-        };
-        assigned >= self.committed + OPEN_MAX
-            || self.history.bytes() > self.env.log.capacity / 4 * 3
+        let Role::Leading(leading) = &self.role else { return false };
+        let places = &leading.places;
+        places.last() >= self.committed + OPEN_MAX
+            || self.history.bytes() + places.bytes() > self.env.log.capacity / 4 * 3
     }
 
     fn place(&mut self, cx: &mut Cx<'_>, write: ToSequencer) {
         let Role::Leading(leading) = &mut self.role else { return };
         if let ToSequencer::Write { epoch, stream, number, key, command } = write {
-            leading.assigned += 1;
-            let at = Zxid { epoch, index: leading.assigned };
+            let at = Zxid { epoch, index: leading.places.give(command.body.len()) };
             tell_register(cx, key, ToRegister::Execute { at, stream, number, command });
         }
     }
@@ -95,17 +106,18 @@ impl Sequencer {
         if leading.epoch != epoch {
             return;
         }
-        leading.executed.insert(index, txn);
-        while let Some(txn) = self.next_executed() {
-            self.append(cx, Entry { epoch, txn: Some(txn) });
-        }
+        leading.places.fill(index, txn);
+        self.append_executed(cx);
     }
 
-    fn next_executed(&mut self) -> Option<Txn> {
-        let next = self.history.last() + 1;
-        match &mut self.role {
-            Role::Leading(leading) => leading.executed.remove(&next),
-            Role::Looking | Role::Recalling(_) | Role::Following(_) => None,
+    /// Results become entries while the log has room.
+    pub(super) fn append_executed(&mut self, cx: &mut Cx<'_>) {
+        while self.history.bytes() <= self.env.log.capacity
+            && let Role::Leading(leading) = &mut self.role
+            && let Some(txn) = leading.places.take()
+        {
+            let epoch = leading.epoch;
+            self.append(cx, Entry { epoch, txn: Some(txn) });
         }
     }
 }

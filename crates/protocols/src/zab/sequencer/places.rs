@@ -1,0 +1,108 @@
+//! The places of a leader's order that are given to writes and are no entries yet.
+
+use std::collections::VecDeque;
+
+use types::log::LOG_RECORD_OVERHEAD;
+
+use super::super::epoch::Epoch;
+use super::super::txn::{Entry, Txn};
+
+/// Places behind the last entry, without a gap.
+#[derive(Debug)]
+pub struct Places {
+    /// The index of the first open place.
+    first: u64,
+    open: VecDeque<Place>,
+    bytes: u64,
+}
+
+/// A write that runs, or has run ahead of others.
+#[derive(Debug)]
+struct Place {
+    /// Bytes of its command, or of its entry once that is known.
+    bytes: u64,
+    txn: Option<Txn>,
+}
+
+impl Places {
+    /// No place is given behind the last entry.
+    pub fn after(last: u64) -> Places {
+        Places { first: last + 1, open: VecDeque::new(), bytes: 0 }
+    }
+
+    /// The last index that was given to a write.
+    pub fn last(&self) -> u64 {
+        self.first + self.open.len() as u64 - 1
+    }
+
+    /// Bytes of the open places' entries, about.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives the next place to a write whose command has this length.
+    pub fn give(&mut self, command_len: usize) -> u64 {
+        let bytes = command_len as u64 + LOG_RECORD_OVERHEAD;
+        self.bytes += bytes;
+        self.open.push_back(Place { bytes, txn: None });
+        self.last()
+    }
+
+    /// The write of this place has run.
+    pub fn fill(&mut self, index: u64, txn: Txn) {
+        let at = index.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let Some(place) = at.and_then(|at| self.open.get_mut(at)) else { return };
+        let entry = Entry { epoch: Epoch::default(), txn: Some(txn) };
+        self.bytes -= place.bytes;
+        place.bytes = entry.size() as u64 + LOG_RECORD_OVERHEAD;
+        self.bytes += place.bytes;
+        place.txn = entry.txn;
+    }
+
+    /// Takes the first open place once its write has run.
+    pub fn take(&mut self) -> Option<Txn> {
+        let place = self.open.pop_front_if(|place| place.txn.is_some())?;
+        self.first += 1;
+        self.bytes -= place.bytes;
+        place.txn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use types::{Incarnation, Key, NodeId, Reply};
+
+    use super::super::super::txn::{Effect, Stream};
+    use super::*;
+    use crate::toolkit::content::Content;
+
+    fn txn(number: u64, len: usize) -> Txn {
+        let stream = Stream { node: NodeId(1), incarnation: Incarnation(1), worker: 0, copies: 0 };
+        let value = Some(Bytes::from(vec![b'v'; len]));
+        let effect = Effect(Some(Content { value, ..Content::DELETED }));
+        Txn { stream, number, key: Key::new(b"k"), effect, reply: Reply::Null }
+    }
+
+    #[test]
+    fn results_are_taken_in_the_order_of_their_places() {
+        let mut places = Places::after(7);
+        assert_eq!((places.give(1), places.give(1), places.last()), (8, 9, 9));
+        places.fill(9, txn(2, 1));
+        assert_eq!(places.take(), None);
+        places.fill(8, txn(1, 1));
+        assert_eq!(places.take(), Some(txn(1, 1)));
+        places.fill(8, txn(1, 1));
+        assert_eq!(places.take(), Some(txn(2, 1)));
+        assert_eq!((places.take(), places.last(), places.bytes()), (None, 9, 0));
+    }
+
+    #[test]
+    fn short_commands_count_by_their_long_results() {
+        let mut places = Places::after(0);
+        places.give(5);
+        assert!(places.bytes() < 1_000);
+        places.fill(1, txn(1, 100_000));
+        assert!(places.bytes() > 100_000);
+    }
+}
