@@ -413,8 +413,7 @@ impl Craq {
             }
             Held::Clean(_) | Held::Dirty(_) => {}
         }
-        note_clean(cx, key, version);
-        self.watch(cx, key);
+        self.note_clean(cx, key, version);
         self.stalled.remove(key);
         if !chain::is_before(cx, from)
             && let Some(previous) = chain::previous(cx)
@@ -454,18 +453,6 @@ fn register_of(cx: &Cx<'_, '_>, key: &Key) -> Register {
     match cx.cache.get(key) {
         CachedRegister::Present(register) => register.clone(),
         CachedRegister::Absent | CachedRegister::Lost => Register::ABSENT,
-    }
-}
-
-/// Every member holds this version.
-fn note_clean(cx: &mut Cx<'_, '_>, key: &Key, version: Version) {
-    if let Some(register) = cx.cache.get_mut(key)
-        && register.version == version
-        && !register.is_clean
-    {
-        register.is_clean = true;
-        // The others can tell again that it is clean.
-        cx.cache.persist_before_eviction(key);
     }
 }
 

@@ -250,7 +250,7 @@ impl Craq {
         let count = asking.count;
         match content {
             None => {
-                super::note_clean(cx, key, version);
+                self.note_clean(cx, key, version);
                 self.read(cx, key, &asking.content, count);
             }
             Some(content) => {

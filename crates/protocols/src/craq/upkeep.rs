@@ -6,6 +6,7 @@ use types::{Key, Role};
 use super::collection::is_tombstone;
 use super::message::Body;
 use super::register::Register;
+use super::version::Version;
 use super::{Craq, Cx, Held, chain, held, send};
 use crate::protocol::{Scanned, ScannedRegister};
 use crate::register_cache::CachedRegister;
@@ -16,6 +17,19 @@ impl Craq {
     pub(super) fn store(&mut self, cx: &mut Cx<'_, '_>, key: &Key, register: Register) {
         cx.cache.put(key, register);
         cx.cache.persist(key);
+        self.watch(cx, key);
+    }
+
+    /// Every member holds this version.
+    pub(super) fn note_clean(&mut self, cx: &mut Cx<'_, '_>, key: &Key, version: Version) {
+        if let Some(register) = cx.cache.get_mut(key)
+            && register.version == version
+            && !register.is_clean
+        {
+            register.is_clean = true;
+            // The others can tell again that it is clean.
+            cx.cache.persist_before_eviction(key);
+        }
         self.watch(cx, key);
     }
 
