@@ -116,10 +116,14 @@ impl Operation {
             Kind::Write { .. } => Verdict::Mint { above: answers.newest().version },
             _ if self.over == Some(answers.newest().version) => Verdict::End,
             _ if answers.is_over(replicas) => Verdict::Confirm,
-            // A key that a quorum knows to be absent needs no further tombstone.
+            Kind::Delete { .. } if answers.is_present() => {
+                Verdict::Mint { above: answers.newest().version }
+            }
+            // Its reply says that the key is absent. A version of its own could hide a write that
+            // ends meanwhile.
             Kind::Delete { .. } => match replicas.is_quorum(&answers.holders(replicas)) {
-                true if !answers.is_present() => self.settled(),
-                _ => Verdict::Mint { above: answers.newest().version },
+                true => self.settled(),
+                false => Verdict::WriteBack,
             },
             Kind::Read { .. } => self.read_verdict(replicas),
             // Others have to count, too.
@@ -214,6 +218,20 @@ mod tests {
         assert_eq!(op.verdict(replicas()), Verdict::WriteBack);
         report(&mut op, 3, 5);
         assert!(matches!(op.verdict(replicas()), Verdict::Settled(_)));
+    }
+
+    /// Its reply is 0. A write may have ended since the query, and has to stay.
+    #[test]
+    fn deletion_of_an_absent_key_mints_no_version() {
+        let (was_there, was_absent) = (Reply::Integer(1), Reply::Integer(0));
+        let kind = Kind::Delete { tag: Tag(1), session: SessionId(1), was_there, was_absent };
+        let mut op = operation(kind);
+        let tombstone = Report { register: register(5, false).ended(), countdown: Countdown::None };
+        op.answers.add(replicas(), (NodeId(1), AmnesiaCount(1)), tombstone.clone());
+        report(&mut op, 2, 4);
+        assert_eq!(op.verdict(replicas()), Verdict::WriteBack);
+        op.answers.add(replicas(), (NodeId(3), AmnesiaCount(1)), tombstone.clone());
+        assert_eq!(op.verdict(replicas()), Verdict::Settled(tombstone.register));
     }
 
     #[test]
