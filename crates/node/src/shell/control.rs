@@ -8,7 +8,6 @@
 mod command_window;
 mod full_disk;
 mod groups;
-mod in_order;
 mod links;
 mod operator;
 mod orders;
@@ -33,7 +32,6 @@ use types::limits::ONCE_TIMEOUT_MAX;
 use types::{AmnesiaCount, Incarnation, NodeId, Positions, Update, Wire};
 
 use full_disk::{FullDisk, IdentityWrite};
-use in_order::InOrder;
 use links::Conn;
 use orders::Orders;
 use reach::Reach;
@@ -136,7 +134,7 @@ pub(crate) struct Control {
     full_disk: FullDisk,
     /// From the beginning on, if a database needs it.
     groups: Option<Groups>,
-    group_effects: InOrder<GroupEffect>,
+    group_effects: Vec<GroupEffect>,
     orders: Orders,
     scratch: Vec<u8>,
 }
@@ -202,7 +200,7 @@ impl Control {
             uptimes,
             full_disk: FullDisk::default(),
             groups: None,
-            group_effects: InOrder::new(),
+            group_effects: Vec::new(),
             orders: Orders::default(),
             scratch: vec![0; 64 << 10],
         })
@@ -214,6 +212,7 @@ impl Control {
         self.tell(FormationInput::Start)?;
         self.unknocked = self.others().filter(|&peer| !self.dialler.dials(peer)).collect();
         self.knock();
+        self.carry_out_groups()?;
         let mut events = Events::with_capacity(256);
         let mut mail = Vec::new();
         let mut stop_at = None;
@@ -289,7 +288,7 @@ impl Control {
         // First of all: workers may be held back until this is durable.
         self.keep_uptimes(now)?;
         if self.groups.as_ref().and_then(Groups::next_timer).is_some_and(|at| at <= now) {
-            self.with_groups(|groups, now, out| groups.on_time(now, out))?;
+            self.with_groups(|groups, now, out| groups.on_time(now, out));
         }
         for at in 0..self.conns.len() {
             let Some(conn) = self.conns[at].as_mut() else { continue };
@@ -310,7 +309,8 @@ impl Control {
         self.dial_due(now);
         self.report_changes(now);
         self.tell(FormationInput::Recovering(self.node_status.is_recovering()))?;
-        self.send_reports(now)
+        self.send_reports(now)?;
+        self.carry_out_groups()
     }
 
     /// Saves the clocks of countdowns where that is due, see [`crate::uptime`].
@@ -365,20 +365,26 @@ impl Control {
             ControlMail::RaiseAmnesia { worker, at } => self.raise_amnesia(worker, at),
             ControlMail::Renew { worker, below } => self.renew(worker, below),
             ControlMail::Suspect { database, node } => {
-                self.with_groups(|groups, now, out| groups.on_suspect(now, database, node, out))
+                self.with_groups(|groups, now, out| groups.on_suspect(now, database, node, out));
+                Ok(())
             }
             ControlMail::Group { worker, database, report } => {
                 self.with_groups(|groups, now, out| {
-                    groups.on_report(now, worker, (database, report), out)
-                })
+                    groups.on_report(now, worker, (database, report), out);
+                });
+                Ok(())
             }
             ControlMail::Register { group, token, outcome } => {
                 let result = register::result(outcome);
                 self.with_groups(|groups, now, out| {
                     groups.on_register(now, (group, token), result, out);
-                })
+                });
+                Ok(())
             }
-            ControlMail::Order { order, answer } => self.on_order(order, answer),
+            ControlMail::Order { order, answer } => {
+                self.on_order(order, answer);
+                Ok(())
+            }
             ControlMail::Slow { event_loop, peer, is_slow } => {
                 self.report_slow(event_loop, peer, is_slow);
                 Ok(())
@@ -611,7 +617,8 @@ impl Control {
         for peer in self.links.keys().copied().collect::<Vec<_>>() {
             self.want_links(peer);
         }
-        self.start_groups()
+        self.start_groups();
+        Ok(())
     }
 
     /// Where the cluster's keys lie.

@@ -1,6 +1,7 @@
 //! The membership service of configured databases on the control thread: its messages, durable
 //! records, registers and orders to workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Nanos, Prng};
@@ -64,40 +65,45 @@ impl Control {
     }
 
     /// The workers run: the service may order and ask.
-    pub(super) fn start_groups(&mut self) -> Result<(), String> {
+    pub(super) fn start_groups(&mut self) {
         let saved = self.dir.identity().map(|identity| identity.groups.clone());
         let records = saved.unwrap_or_default().into_iter().filter_map(|saved| {
             let record = LocalRecord::from_bytes(&saved.bytes).ok()?;
             Some((Database(saved.index), record))
         });
         let records = records.collect();
-        self.with_groups(|groups, now, out| groups.start(now, records, out))?;
+        self.with_groups(|groups, now, out| groups.start(now, records, out));
         let links: Vec<_> = self.links.iter().map(|(&peer, &at)| (peer, at)).collect();
         for (peer, at) in links {
             let hello = self.conns[at].as_ref().and_then(|conn| conn.hello.as_ref());
             if let Some(incarnation) = hello.map(|hello| hello.incarnation) {
                 self.with_groups(|groups, now, out| {
                     groups.on_peer_up(now, (peer, incarnation), out);
-                })?;
+                });
             }
         }
-        Ok(())
     }
 
-    /// One step of the service, with the clock read just now. A send whose link ends takes a step
-    /// within this one; its effects follow those of this step.
+    /// One step of the service, with the clock read just now. Its effects are carried out behind
+    /// the events of this round.
     pub(super) fn with_groups(
         &mut self,
         run: impl FnOnce(&mut Groups, Nanos, &mut Vec<GroupEffect>),
-    ) -> Result<(), String> {
-        let Some(groups) = &mut self.groups else { return Ok(()) };
-        let mut effects = Vec::new();
-        run(groups, self.node_status.clocks.now(), &mut effects);
-        if !self.group_effects.add(effects) {
-            return Ok(());
+    ) {
+        if let Some(groups) = &mut self.groups {
+            run(groups, self.node_status.clocks.now(), &mut self.group_effects);
         }
-        while let Some(effect) = self.group_effects.next() {
-            self.carry_out_group(effect)?;
+    }
+
+    /// Carries out the effects of all steps since the last call. A send whose link ends takes a
+    /// step of its own; its effects come last.
+    pub(super) fn carry_out_groups(&mut self) -> Result<(), String> {
+        while !self.group_effects.is_empty() {
+            let effects = std::mem::take(&mut self.group_effects);
+            self.save_groups(&effects)?;
+            for effect in effects {
+                self.carry_out_group(effect)?;
+            }
         }
         Ok(())
     }
@@ -118,7 +124,8 @@ impl Control {
                 let key = register::key(group);
                 self.node_status.ask(Database::SYSTEM, &key, command, Box::new(answer));
             }
-            GroupEffect::Persist { group, record } => return self.save_group(group, &record),
+            // All records are durable already.
+            GroupEffect::Persist { .. } => {}
             GroupEffect::Workers { database, event } => {
                 for mailbox in &self.node_status.workers {
                     let event = event.clone();
@@ -130,11 +137,21 @@ impl Control {
         Ok(())
     }
 
-    fn save_group(&mut self, group: Database, record: &LocalRecord) -> Result<(), String> {
-        let bytes = record.to_bytes();
+    /// Saves the records of all groups by one write. Other effects may always be late, so a group's
+    /// last record is enough.
+    fn save_groups(&mut self, effects: &[GroupEffect]) -> Result<(), String> {
+        let record = |effect: &GroupEffect| match effect {
+            GroupEffect::Persist { group, record } => Some((group.0, record.to_bytes())),
+            _ => None,
+        };
+        let records: BTreeMap<_, _> = effects.iter().filter_map(record).collect();
+        if records.is_empty() {
+            return Ok(());
+        }
         let saved = self.dir.update(|identity| {
-            identity.groups.retain(|saved| saved.index != group.0);
-            identity.groups.push(GroupRecord { index: group.0, bytes });
+            identity.groups.retain(|saved| !records.contains_key(&saved.index));
+            let new = records.into_iter().map(|(index, bytes)| GroupRecord { index, bytes });
+            identity.groups.extend(new);
             identity.groups.sort_by_key(|saved| saved.index);
         });
         saved.map_err(|error| error.to_string())

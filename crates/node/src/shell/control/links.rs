@@ -345,7 +345,7 @@ impl Control {
             self.tell(FormationInput::Up { peer })?;
             self.with_groups(|groups, now, out| {
                 groups.on_peer_up(now, (peer, incarnation), out);
-            })?;
+            });
         }
         Ok(())
     }
@@ -378,7 +378,7 @@ impl Control {
                 if let Some(incarnation) = incarnation {
                     self.with_groups(|groups, now, out| {
                         groups.on_message(now, (peer, incarnation), *message, out);
-                    })?;
+                    });
                 }
                 return Ok(true);
             }
@@ -427,7 +427,7 @@ impl Control {
                 self.links.remove(&peer);
                 self.on_control_link_down(peer);
                 self.tell(FormationInput::Down { peer })?;
-                self.with_groups(|groups, now, out| groups.on_peer_down(now, peer, out))?;
+                self.with_groups(|groups, now, out| groups.on_peer_down(now, peer, out));
             }
             if conn.is_dialled {
                 self.dialler.failed(peer, conn.channel, now);

@@ -45,11 +45,7 @@ impl Orders {
 }
 
 impl Control {
-    pub(super) fn on_order(
-        &mut self,
-        order: GroupOrder,
-        answer: OrderAnswer,
-    ) -> Result<(), String> {
+    pub(super) fn on_order(&mut self, order: GroupOrder, answer: OrderAnswer) {
         let GroupOrder { database, epoch, decree } = order;
         let now = self.node_status.clocks.now();
         let has_group = self.groups.as_ref().is_some_and(|it| it.status(database).is_some());
@@ -59,9 +55,11 @@ impl Control {
                 false => format!("database {database} has no group on this node"),
             };
             let _ = answer.try_send(Err(reason));
-            return Ok(());
+            return;
         }
-        self.with_groups(|groups, now, out| groups.on_operator(now, (database, epoch), decree, out))
+        self.with_groups(|groups, now, out| {
+            groups.on_operator(now, (database, epoch), decree, out)
+        });
     }
 }
 
