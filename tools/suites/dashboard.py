@@ -28,6 +28,10 @@ class SmallDisk(Cluster):
     """Three nodes, the first of which has a small file system of its own."""
 
     def __enter__(self):
+        config = os.path.join(self.folder, "palimpsest.toml")
+        with open(config, "w") as file:
+            file.write('[[database]]\nindex = 1\nprotocol = "hermes"\n')
+        self.options += ["--config", config]
         self.small = os.path.join(self.folder, "1")
         os.makedirs(self.small)
         subprocess.run(["mount", "-t", "tmpfs", "-o", SMALL_DISK, "none", self.small], check=True)
@@ -151,6 +155,13 @@ def tour(cluster, page, verdict):
     check("a whole cluster is healthy", eventually(lambda: page.text("#state") == "healthy"))
     check("each node has a row", page.count("#nodes tbody tr") == 3)
     check("each row is ready", all("ready" in page.row(node) for node in (1, 2, 3)))
+    database = "#databases tr[data-database='1']"
+
+    def members():
+        return sorted(page.text(f"{database} td:last-child").split(", "))
+
+    check("the first database and one of another protocol have a row", page.count("#databases tbody tr") == 2)
+    check("a group names its members", eventually(lambda: members() == ["1", "2", "3"]))
     load(cluster, 0, 12)
     load(cluster, 1, 6)
     check("eight charts have a line per node", page.count("figure svg path.series") == 24)
@@ -170,6 +181,7 @@ def tour(cluster, page, verdict):
     check("a killed node is down", eventually(lambda: "down" in page.row(3)))
     check("the cluster is degraded", eventually(lambda: page.text("#state") == "degraded"))
     check("a warning names the node", eventually(lambda: "node 3" in page.text("#warnings")))
+    check("a group goes on without it", eventually(lambda: members() == ["1", "2"]))
     check("an event names the node", eventually(lambda: "3" in page.text("#events li")))
     load(cluster, 0, 4)
     page.shoot("killed-1400")
@@ -182,6 +194,7 @@ def tour(cluster, page, verdict):
     cluster.start(2)
     cluster.wait_ready(2)
     check("a restarted node is ready", eventually(lambda: "ready" in page.row(3)))
+    check("it is a member again", eventually(lambda: members() == ["1", "2", "3"]))
 
     cluster.fill()
     try:

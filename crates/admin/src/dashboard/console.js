@@ -124,6 +124,35 @@ function showNodes(cluster) {
   document.querySelector("#nodes tbody").replaceChildren(...rows);
 }
 
+// ---- Databases ----
+
+// "1, 2" for full members, "3 (shadow)" for one whose copy is not whole yet.
+function membersOf(group) {
+  if (!group.members.length) return "–";
+  return group.members.map(({ node, role }) => (role === "full" ? `${node}` : `${node} (${role})`)).join(", ");
+}
+
+// Databases in use: the first, those with keys, those with a protocol of their own.
+function showDatabases({ databases }) {
+  const [first, ...others] = databases;
+  const used = others.filter((it) => it.keys || it.group || it.protocol !== first.protocol || it.durability !== first.durability);
+  const rows = [first, ...used].map(({ index, protocol, durability, keys, bytes: length, group }) => {
+    const cell = (label, content, kind) => element("td", { "data-label": label, class: kind || "" }, content);
+    const full = group ? group.members.filter(({ role }) => role === "full").length : 0;
+    const kind = !group || (group.state === "active" && full === group.wanted) ? "good" : group.state === "lost" ? "bad" : "warn";
+    return element("tr", { "data-database": index },
+      cell("Database", `${index}`),
+      cell("Protocol", protocol),
+      cell("Durability", durability),
+      cell("Keys", count(keys), "number"),
+      cell("Data", bytes(length), "number"),
+      cell("Group", group ? group.state : "–", group ? kind : ""),
+      cell("Epoch", group ? `${group.epoch}` : "–", "number"),
+      cell("Members", group ? membersOf(group) : "–"));
+  });
+  document.querySelector("#databases tbody").replaceChildren(...rows);
+}
+
 // ---- Charts ----
 
 const WIDTH = 340, HEIGHT = 130, LEFT = 62, RIGHT = 8, TOP = 8, BOTTOM = 20;
@@ -287,11 +316,13 @@ async function get(path) {
 
 async function poll() {
   try {
-    const [cluster, events] = await Promise.all([get("api/v1/cluster"), get("api/v1/events")]);
+    const paths = ["api/v1/cluster", "api/v1/status", "api/v1/events"];
+    const [cluster, status, events] = await Promise.all(paths.map(get));
     lastCluster = cluster;
     remember(cluster);
     showState(cluster);
     showNodes(cluster);
+    showDatabases(status);
     showLegend(cluster.nodes);
     drawCharts();
     showEvents(events.events);
