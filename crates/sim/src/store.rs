@@ -13,10 +13,13 @@ use base::Prng;
 use bytes::Bytes;
 use storage::{Completion, Load, Place, Store};
 use types::key::SHARDS;
+use types::log::LOG_RECORD_OVERHEAD;
 use types::{Database, Key, LogChanges, LogImage, Shard, Ticket};
 
 pub use self::model_store::ModelStore;
 
+/// Bytes of a log's ring: little, so that fronts are cut off.
+const LOG_LEN: u64 = 256 << 10;
 /// Records that were cut off the front of a log and may be back after a crash.
 const CUT_RETURNS: u64 = 16;
 
@@ -364,6 +367,8 @@ impl ModelState {
         if !cuts_first {
             cut_log(log, below);
         }
+        let len: u64 = log.1.iter().map(|it| it.len() as u64 + LOG_RECORD_OVERHEAD).sum();
+        assert!(len <= LOG_LEN, "a log of {LOG_LEN} bytes keeps {len}");
     }
 
     fn has_damage(&self, database: Database, shard: Shard) -> bool {

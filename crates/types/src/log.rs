@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-/// Bytes of a log's records, unless its owner chose others: those of a ring of 32 MiB.
-pub const LOG_LEN_DEFAULT: u64 = 32 << 20;
+/// Bytes of a log's records, unless its owner chose others: those of a ring of 64 MiB.
+pub const LOG_LEN_DEFAULT: u64 = 64 << 20;
 
 /// The records of a log from the first kept one on, and how much more it takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,8 +18,8 @@ pub struct LogImage {
     pub record_len_max: usize,
 }
 
-/// Bytes that a record takes besides its content, about.
-pub const LOG_RECORD_OVERHEAD: u64 = 96;
+/// Bytes that a record takes besides its content, at most: one that is stored alone fills sectors.
+pub const LOG_RECORD_OVERHEAD: u64 = 1_024;
 
 impl Default for LogImage {
     fn default() -> LogImage {

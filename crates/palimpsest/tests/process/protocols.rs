@@ -271,6 +271,25 @@ fn zab_expires_keys() {
     expires(&ZAB);
 }
 
+/// Replies of reads in the order are in the log, too: it makes room for more than it can hold.
+#[test]
+fn zab_reads_more_in_its_order_than_its_log_holds() {
+    let nodes = start(&ZAB);
+    let mut client = nodes.client(1);
+    let mut ask = |line: &str| client.command(line).expect("an answer");
+    let len = 800_000;
+    assert_eq!(ask(&format!("SETRANGE k {} v", len - 1)), Value::Integer(len));
+    assert_eq!(ask("CLIENT CONSISTENCY LINEARIZABLE"), Value::ok());
+    let reads = 2 * types::log::LOG_LEN_DEFAULT / len as u64;
+    for read in 0..reads {
+        match ask("GET k") {
+            Value::Bulk(value) => assert_eq!(value.len() as i64, len),
+            other => panic!("read {read}: {other:?}"),
+        }
+    }
+    assert_eq!(ask("INCR x"), Value::Integer(1));
+}
+
 /// Databases of one cluster have protocols of their own.
 #[test]
 fn each_database_has_its_protocol() {

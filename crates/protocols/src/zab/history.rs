@@ -48,6 +48,16 @@ impl History {
         history
     }
 
+    /// The history of a node whose log begins here and has no entry.
+    pub fn lost(first: u64) -> History {
+        History { first, entries: VecDeque::new(), bytes: 0 }
+    }
+
+    /// It begins with the first write of all.
+    fn is_whole(&self) -> bool {
+        self.first == 1 && self.entries.front().is_none_or(|entry| entry.txn.is_some())
+    }
+
     pub fn first(&self) -> u64 {
         self.first
     }
@@ -140,7 +150,7 @@ impl History {
     /// Entries of one index and epoch came from one leader, so all before them are the same, too.
     pub fn shared_with(&self, ends: &[Zxid]) -> Option<u64> {
         if ends.is_empty() {
-            return (self.first == 1).then_some(0);
+            return self.is_whole().then_some(0);
         }
         let own = self.all_ends();
         let end_here = |epoch: Epoch| own.iter().find(|end| end.epoch == epoch).map(|it| it.index);
@@ -149,7 +159,7 @@ impl History {
             // The other may have cut its entries of that epoch off below.
             Some(index) if index >= self.first => Some(index),
             Some(_) => None,
-            None => (self.first == 1 && ends.len() < ENDS_MAX).then_some(0),
+            None => (self.is_whole() && ends.len() < ENDS_MAX).then_some(0),
         }
     }
 }
@@ -160,6 +170,7 @@ fn size(entry: &Entry) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::txn::tests::txn;
     use super::*;
 
     fn epoch(counter: u64) -> Epoch {
@@ -168,7 +179,9 @@ mod tests {
 
     fn history(counters: &[u64]) -> History {
         let mut history = History::new();
-        counters.iter().for_each(|&it| history.push(Entry { epoch: epoch(it), txn: None }));
+        for &counter in counters {
+            history.push(Entry { epoch: epoch(counter), txn: Some(txn(1, 1)) });
+        }
         history
     }
 
@@ -195,6 +208,15 @@ mod tests {
         assert_eq!(leader.shared_with(&history(&[1, 1, 1]).ends()), None);
         assert_eq!(leader.shared_with(&[]), None);
         assert_eq!(leader.shared_with(&history(&[1, 1, 1, 3]).ends()), Some(4));
+    }
+
+    /// Its first entry stands for a copied state. A new node needs that, and not the entry.
+    #[test]
+    fn history_behind_a_copy_of_the_first_write_is_not_whole() {
+        let base = Zxid { epoch: epoch(1), index: 1 };
+        assert_eq!(history(&[1]).shared_with(&[]), Some(0));
+        assert_eq!(History::after(base).shared_with(&[]), None);
+        assert_eq!(History::after(base).shared_with(&history(&[1]).ends()), Some(1));
     }
 
     #[test]

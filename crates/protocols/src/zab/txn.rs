@@ -66,8 +66,40 @@ impl Entry {
     pub fn size(&self) -> usize {
         let content = |txn: &Txn| {
             let value = txn.effect.0.as_ref().and_then(|content| content.value.as_ref());
-            txn.key.bytes().len() + value.map_or(0, bytes::Bytes::len) + 64
+            txn.key.bytes().len() + value.map_or(0, bytes::Bytes::len) + txn.reply.len() + 64
         };
         self.txn.as_ref().map_or(32, content)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use bytes::Bytes;
+    use types::Wire;
+
+    use super::*;
+
+    /// One with a value of this length.
+    pub fn txn(number: u64, len: usize) -> Txn {
+        let stream = Stream { node: NodeId(1), incarnation: Incarnation(1), worker: 0, copies: 0 };
+        let value = Some(Bytes::from(vec![b'v'; len]));
+        let effect = Effect(Some(Content { value, ..Content::DELETED }));
+        Txn { stream, number, key: Key::new(b"k"), effect, reply: Reply::Null }
+    }
+
+    /// A read in the order has a reply and no effect. Its log must know how long it is.
+    #[test]
+    fn size_counts_all_that_is_long() {
+        let size = |txn| Entry { epoch: Epoch::default(), txn: Some(txn) }.size();
+        let reply = Reply::Bulk(Bytes::from(vec![b'v'; 10_000]));
+        for long in [
+            txn(1, 10_000),
+            Txn { reply, ..txn(1, 0) },
+            Txn { key: Key::new(&[b'k'; 10_000]), ..txn(1, 0) },
+        ] {
+            let entry = Entry { epoch: Epoch::default(), txn: Some(long.clone()) };
+            let len = entry.to_bytes().len();
+            assert!(size(long) >= len && size(txn(1, 0)) < 200);
+        }
     }
 }

@@ -2,9 +2,6 @@
 
 use super::*;
 
-/// Bytes of a log's ring: little, so that fronts are cut off.
-const LOG_LEN: u64 = 64 << 10;
-
 /// One worker's store on a [`ModelMedium`].
 #[derive(Debug)]
 pub struct ModelStore {

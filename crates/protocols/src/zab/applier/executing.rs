@@ -7,10 +7,12 @@ use types::{Access, Command, Key, Reply, Ticket};
 use super::super::context::{Cx, tell_own, tell_register};
 use super::super::epoch::Epoch;
 use super::super::message::{ToRegister, ToSequencer};
+use super::super::register::Register;
 use super::super::txn::{Effect, Entry, OF_NO_CLIENT, Txn};
 use super::state::Ask;
 use super::{Applier, content_of};
 use crate::mutation::{self, Mutation};
+use crate::protocol::{Scanned, ScannedRegister};
 use crate::toolkit::content::{self, Content};
 
 /// When an end that did not come is looked for again.
@@ -65,7 +67,7 @@ impl Applier {
             },
         };
         let mut txn = Txn { stream, number, key, effect, reply };
-        let len = Entry { epoch: at.epoch, txn: Some(txn.clone()) }.size() + txn.reply.len();
+        let len = Entry { epoch: at.epoch, txn: Some(txn.clone()) }.size();
         if len as u64 > self.view.len_max {
             let max = self.view.len_max;
             let text =
@@ -85,6 +87,19 @@ impl Applier {
             tell_register(cx, key, ToRegister::End {});
         }
         self.ends.arm(cx.fx);
+    }
+
+    /// Registers from before this start, and those that were too many to watch.
+    pub(super) fn on_swept(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
+        for (key, found) in scanned.records {
+            let ScannedRegister::Present(register) = found else { continue };
+            if register.content.is_empty() && self.copying.is_none() {
+                // A start came before the copy's tombstones were removed.
+                tell_register(cx, key, ToRegister::Drop { id: 0 });
+            } else {
+                self.ends.watch(cx, &key, &register.content);
+            }
+        }
     }
 
     /// The leader deletes a key whose time is over here. The others hear of it.
