@@ -49,8 +49,9 @@ wire_enum! {
             first: u64,
             ends: Option<Vec<Zxid>>,
         },
-        /// Drop all behind `keep`. Entries up to `last` follow.
-        4: Sync { epoch: Epoch, attempt: u64, keep: u64, last: u64 },
+        /// Drop all behind `keep`. Entries up to `last` follow; those up to `committed` may be
+        /// applied meanwhile, or the log has no room for others.
+        4: Sync { epoch: Epoch, attempt: u64, keep: u64, last: u64, committed: u64 },
         /// Drop everything, and copy the leader's state, which includes `base`.
         5: Snap { epoch: Epoch, attempt: u64, base: Zxid, last: u64 },
         /// The sender has the leader's history, durably.
@@ -97,8 +98,8 @@ wire_struct! {
         pub upto: u64,
         /// Reads wait until so much is applied.
         pub committed: u64,
-        /// The state was copied: it may include any write of this node.
-        pub is_copied: bool,
+        /// Counts the states that the node has copied: each may include any write of this node.
+        pub copies: u64,
         /// Bytes of an entry at most.
         pub len_max: u64,
     }

@@ -66,7 +66,7 @@ use base::{Nanos, checksum};
 use types::explain::{Held, Record as Explained};
 use types::{AmnesiaCount, Incarnation, Key, Outcome, Ticket};
 
-use applier::{Applier, ENDS};
+use applier::{Applier, ENDS, SWEEP};
 use context::{Cx, tell_own};
 pub use message::Message;
 use message::{HeldRegister, ToRegister, ToSequencer};
@@ -143,6 +143,7 @@ impl Protocol for Zab {
             Event::Peer { from, message } => self.on_message(cx, from, message),
             Event::Timer(TICK) => self.on_tick(cx),
             Event::Timer(ENDS) => self.applier.on_ends(cx),
+            Event::Timer(SWEEP) => self.applier.on_sweep_timer(cx),
             Event::Timer(EXPLAINER_TICK) => self.explainer.on_tick(cx),
             Event::Timer(_) => {}
             Event::Turn => {

@@ -53,6 +53,10 @@ pub struct Read {
     pub request: Request,
     pub deadline: Nanos,
     behind: Option<u64>,
+    /// Later writes of the session came after it.
+    after: u64,
+    /// Entries up to here have to be applied: some client at this node saw them before.
+    needs: u64,
 }
 
 /// A write to be sent.
@@ -99,16 +103,27 @@ impl Requests {
         self.last_writes.contains_key(&session)
     }
 
-    pub fn park(&mut self, request: Request, deadline: Nanos) {
+    pub fn park(&mut self, request: Request, deadline: Nanos, needs: u64) {
         let behind = self.last_writes.get(&request.session).copied();
-        self.reads.push(Read { request, deadline, behind });
+        self.reads.push(Read { request, deadline, behind, after: self.next_id, needs });
     }
 
-    /// Takes the reads that wait for no write any more.
-    pub fn take_reads(&mut self) -> Vec<Read> {
+    /// Takes the reads that wait for no write any more, and for no entry.
+    pub fn take_reads(&mut self, visible: u64) -> Vec<Read> {
         let writes = &self.writes;
-        let is_free = |read: &mut Read| read.behind.is_none_or(|id| !writes.contains_key(&id));
+        let is_free = |read: &mut Read| {
+            read.needs <= visible && read.behind.is_none_or(|id| !writes.contains_key(&id))
+        };
         self.reads.extract_if(.., is_free).collect()
+    }
+
+    /// Takes the reads that came before this write of their session: it is applied now.
+    pub fn take_overtaken(&mut self, epoch: Epoch, number: u64) -> Vec<Read> {
+        let Some(id) = self.numbers.get(&(epoch, number)) else { return Vec::new() };
+        let Some(write) = self.writes.get(id) else { return Vec::new() };
+        let is_overtaken =
+            |read: &mut Read| read.request.session == write.session && read.after < *id;
+        self.reads.extract_if(.., is_overtaken).collect()
     }
 
     /// The writes to be sent now, in order: the new ones, and those to be repeated. The first time
@@ -240,15 +255,30 @@ mod tests {
     fn read_waits_for_the_writes_of_its_session() {
         let mut requests = Requests::default();
         requests.add_write(request(1, Access::Write), Nanos(100));
-        requests.park(request(2, Access::Read), Nanos(100));
+        requests.park(request(2, Access::Read), Nanos(100), 0);
         requests.take_due(FIRST, Nanos(0), 9);
-        assert!(requests.take_reads().is_empty());
+        assert!(requests.take_reads(0).is_empty());
         requests.add_write(request(3, Access::Write), Nanos(100));
         assert_eq!(requests.on_applied(FIRST, 1).1.len(), 1, "before the next write");
-        assert!(requests.take_reads().is_empty());
+        assert!(requests.take_reads(0).is_empty());
         requests.take_due(FIRST, Nanos(0), 9);
         requests.on_applied(FIRST, 2);
         assert!(!requests.has_write(SessionId(7)) && requests.is_empty());
+    }
+
+    /// A worker that lags gets the write's entry before it may answer the read.
+    #[test]
+    fn read_never_sees_a_later_write_of_its_session() {
+        let mut requests = Requests::default();
+        requests.park(request(1, Access::Read), Nanos(100), 7);
+        requests.add_write(request(2, Access::Write), Nanos(100));
+        requests.park(request(3, Access::Read), Nanos(100), 7);
+        requests.take_due(FIRST, Nanos(0), 9);
+        assert!(requests.take_reads(6).is_empty());
+        let overtaken = requests.take_overtaken(FIRST, 1);
+        assert_eq!(overtaken.iter().map(|it| it.request.tag).collect::<Vec<_>>(), [Tag(1)]);
+        let (tag, reads) = requests.on_applied(FIRST, 1);
+        assert_eq!((tag, reads.len()), (Some(Tag(2)), 1));
     }
 
     #[test]

@@ -27,10 +27,11 @@ impl Applier {
         if request.command.access == Access::Read {
             let waits = self.requests.has_write(request.session)
                 && !mutation::is(Mutation::ReadPastOwnWrites);
-            if waits || !self.may_read() {
+            let needs = self.exposed();
+            if waits || !self.may_read(needs) {
                 let deadline = request.asked_at + self.env.request_timeout;
                 cx.cache.pin(&request.key);
-                self.requests.park(request, deadline);
+                self.requests.park(request, deadline, needs);
             } else {
                 self.read(cx, request);
             }
@@ -44,8 +45,9 @@ impl Applier {
         self.requests.add_write(request, deadline);
     }
 
-    fn may_read(&self) -> bool {
-        let is_behind = self.progress.visible < self.exposed();
+    /// Everything up to `needs` is applied: some client at this node saw it.
+    fn may_read(&self, needs: u64) -> bool {
+        let is_behind = self.progress.visible < needs;
         self.is_serving() && (!is_behind || mutation::is(Mutation::ZabReadsBehind))
     }
 
@@ -72,12 +74,14 @@ impl Applier {
 
     /// Answers reads and begins listings that may go on.
     pub(super) fn run_requests(&mut self, cx: &mut Cx<'_>) {
-        if !self.may_read() {
+        if !self.is_serving() {
             return;
         }
-        let reads = self.requests.take_reads();
+        let visible = self.progress.visible;
+        let reads = self.requests.take_reads(visible);
         self.answer(cx, reads);
-        for listing in std::mem::take(&mut self.listings) {
+        let may_go_on = |listing: &mut Listing| listing.needs <= visible;
+        for listing in self.listings.extract_if(.., may_go_on).collect::<Vec<_>>() {
             self.list(cx, listing);
         }
     }
@@ -131,8 +135,8 @@ impl Applier {
 
     pub fn on_list(&mut self, cx: &mut Cx<'_>, tag: Tag, from_hash: u64, limit: usize) {
         let deadline = cx.now + self.env.request_timeout;
-        let listing = Listing { tag, from_hash, limit, deadline };
-        if self.may_read() {
+        let listing = Listing { tag, from_hash, limit, deadline, needs: self.exposed() };
+        if self.may_read(listing.needs) {
             self.list(cx, listing);
         } else if self.listings.len() < LISTINGS_MAX {
             self.listings.push(listing);
@@ -153,6 +157,9 @@ impl Applier {
     }
 
     pub fn on_scanned(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
+        if self.sweep.on_scanned(cx, &scanned) {
+            return self.on_swept(cx, scanned);
+        }
         match self.scans.remove(&scanned.id) {
             Some(Scanning::List(listing)) => self.on_listed(cx, listing, scanned),
             Some(Scanning::Erase) => self.on_erasable(cx, scanned),
@@ -163,7 +170,7 @@ impl Applier {
 
     fn on_listed(&mut self, cx: &mut Cx<'_>, listing: Listing, scanned: Scanned<Register>) {
         let is_lost = scanned.records.iter().any(|(_, it)| matches!(it, ScannedRegister::Lost));
-        if is_lost || !self.may_read() {
+        if is_lost || !self.may_read(listing.needs) {
             return cx.fx.reply(listing.tag, Outcome::NoQuorum);
         }
         self.expose(self.progress.visible);

@@ -26,6 +26,17 @@ const STEP: usize = 256;
 const PATIENCE: Nanos = Nanos::from_millis(200);
 const PATIENCE_MAX: Nanos = Nanos::from_secs(60);
 
+impl Copying {
+    /// An older register of this key may come yet.
+    pub(super) fn may_bring(&self, key: &Key) -> bool {
+        match self.phase {
+            Phase::Erasing => true,
+            Phase::Adopting => self.to_do.iter().any(|from| from >> 56 == key.hash() >> 56),
+            Phase::Copied => false,
+        }
+    }
+}
+
 impl Applier {
     fn own_shards(&self) -> VecDeque<u64> {
         let own = (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard));

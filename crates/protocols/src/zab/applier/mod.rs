@@ -24,9 +24,11 @@ use crate::protocol::{Env, Peer, Stats};
 use crate::register_cache::CachedRegister;
 use crate::toolkit::content::Content;
 use crate::toolkit::ends::Ends;
+use crate::toolkit::sweep::Sweep;
 
 /// The timer of times to live.
 pub const ENDS: TimerId = TimerId(1);
+pub const SWEEP: TimerId = TimerId(4);
 
 #[derive(Debug)]
 pub struct Applier {
@@ -50,6 +52,9 @@ pub struct Applier {
     changed: Ticket,
     /// When times to live are over.
     ends: Ends,
+    sweep: Sweep,
+    /// The registers from before this start were not swept yet.
+    is_new: bool,
     /// Registers are lost, and the sequencer does not know it yet.
     is_lost: bool,
 }
@@ -80,6 +85,8 @@ impl Applier {
             copy: 0,
             changed: Ticket::DURABLE,
             ends: Ends::new(ENDS),
+            sweep: Sweep::new(SWEEP),
+            is_new: true,
             is_lost: false,
         }
     }
@@ -96,6 +103,7 @@ impl Applier {
             && self.progress.marks.is_empty()
             && self.progress.told == self.progress.visible
             && self.executing.is_idle()
+            && self.sweep.is_idle()
     }
 
     pub fn stats(&self, stats: &mut Stats) {
@@ -176,6 +184,10 @@ impl Applier {
 
     fn apply_next(&mut self, cx: &mut Cx<'_>, entry: Applied) {
         let Applied { at, stream, number, key, effect, reply, .. } = entry;
+        if stream == self.stream {
+            let reads = self.requests.take_overtaken(at.epoch, number);
+            self.refuse(cx, reads);
+        }
         if !self.apply(cx, &key, at, effect) {
             self.progress.done(0);
             return self.lose(cx);
@@ -213,7 +225,7 @@ impl Applier {
         }
         let content = content.arrive(held.map(|held| &held.content), cx.uptime);
         let register = Register { index: at.index, content };
-        if self.is_tombstone(&register) {
+        if self.is_tombstone(key, &register) {
             self.tombstones.insert(key.clone());
         } else {
             self.tombstones.remove(key);
@@ -223,14 +235,15 @@ impl Applier {
     }
 
     /// A deletion that an older copy may still follow.
-    fn is_tombstone(&self, register: &Register) -> bool {
-        let is_copying = self.copying.is_some() && !mutation::is(Mutation::ZabForgetsDeletions);
-        register.content.is_empty() && is_copying
+    fn is_tombstone(&self, key: &Key, register: &Register) -> bool {
+        let may_come = self.copying.as_ref().is_some_and(|copying| copying.may_bring(key));
+        let forgets = mutation::is(Mutation::ZabForgetsDeletions);
+        register.content.is_empty() && may_come && !forgets
     }
 
     fn store(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
         self.ends.watch(cx, key, &register.content);
-        if register.content.is_empty() && !self.is_tombstone(&register) {
+        if register.content.is_empty() && !self.is_tombstone(key, &register) {
             self.changed = cx.cache.remove(key);
         } else {
             cx.cache.put(key, register);
@@ -254,8 +267,8 @@ impl Applier {
     }
 
     fn on_view(&mut self, cx: &mut Cx<'_>, view: View) {
-        if view.is_copied && view != self.view {
-            self.stream.copies += 1;
+        if view.leader.is_some() && view.copies > self.stream.copies {
+            self.stream.copies = view.copies;
             for tag in self.requests.end_sent() {
                 cx.fx.reply(tag, Outcome::Unknown);
             }
@@ -281,7 +294,17 @@ impl Applier {
         if self.progress.told < self.progress.visible {
             self.tell_progress(cx);
         }
+        if std::mem::take(&mut self.is_new) {
+            self.sweep.begin(cx, &self.env);
+        }
+        if self.ends.take_short() {
+            self.sweep.plan(cx);
+        }
         self.ends.arm(cx.fx);
+    }
+
+    pub fn on_sweep_timer(&mut self, cx: &mut Cx<'_>) {
+        self.sweep.on_timer(cx, &self.env);
     }
 
     fn tell_progress(&mut self, cx: &mut Cx<'_>) {

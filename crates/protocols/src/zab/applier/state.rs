@@ -68,6 +68,8 @@ pub struct Listing {
     pub from_hash: u64,
     pub limit: usize,
     pub deadline: Nanos,
+    /// Entries up to here have to be applied.
+    pub needs: u64,
 }
 
 /// A command in its place.

@@ -115,14 +115,21 @@ impl Sequencer {
             told: 0,
         };
         self.turn_to(cx, Role::Leading(Box::new(leading)));
-        let others: Vec<NodeId> = replicas(cx).others().collect();
-        for node in others {
-            cx.fx.send(node, ToSequencer::NewEpoch { epoch }.into(), after);
-        }
+        self.ask_to_join(cx);
         let (votes, first, ends) = (true, self.history.first(), Some(self.history.ends()));
         let attempt = self.attempt();
         let own = ToSequencer::AckEpoch { epoch, current, votes, attempt, first, ends };
         tell_own(cx, own, after);
+    }
+
+    /// Asks those whose promise is missing, once that this node founds the epoch is durable.
+    pub(super) fn ask_to_join(&self, cx: &mut Cx<'_>) {
+        let Role::Leading(leading) = &self.role else { return };
+        let epoch = leading.epoch;
+        let missing = replicas(cx).others().filter(|node| !leading.waiting.contains_key(node));
+        for node in missing.collect::<Vec<NodeId>>() {
+            cx.fx.send(node, ToSequencer::NewEpoch { epoch }.into(), self.meta_after);
+        }
     }
 
     /// Grows with every role and every start.
@@ -138,8 +145,15 @@ impl Sequencer {
         if epoch < self.meta.accepted {
             return self.send_look(cx, from, false);
         }
-        let has_joined = |it: &Following| it.epoch == epoch && it.step != Step::Promised;
-        if matches!(&self.role, Role::Following(following) if has_joined(following)) {
+        if let Role::Following(following) = &mut self.role
+            && following.epoch == epoch
+        {
+            // The leader waits for promises, perhaps for this one.
+            if following.step == Step::Promised {
+                (following.heard_at, following.step_at) = (cx.now, cx.now);
+                let attempt = following.attempt;
+                self.promise(cx, from, epoch, attempt);
+            }
             return;
         }
         if epoch > self.meta.accepted {
@@ -156,10 +170,14 @@ impl Sequencer {
             step_at: cx.now,
         };
         self.turn_to(cx, Role::Following(following));
+        self.promise(cx, from, epoch, attempt);
+    }
+
+    fn promise(&self, cx: &mut Cx<'_>, to: NodeId, epoch: Epoch, attempt: u64) {
         let Meta { current, is_partial, has_no_vote, .. } = self.meta;
         let (votes, first) = (!has_no_vote, self.history.first());
         let ends = (!is_partial).then(|| self.history.ends());
         let answer = ToSequencer::AckEpoch { epoch, current, votes, attempt, first, ends };
-        cx.fx.send(from, answer.into(), self.meta_after);
+        cx.fx.send(to, answer.into(), self.meta_after);
     }
 }

@@ -37,8 +37,8 @@ impl Sequencer {
         cx: &mut Cx<'_>,
         from: NodeId,
         (epoch, attempt): (Epoch, u64),
-        keep: u64,
-        last: u64,
+        (keep, last): (u64, u64),
+        committed: u64,
     ) {
         let Some(following) = self.following(from, epoch, cx.now) else { return };
         if following.step != Step::Promised || following.attempt != attempt {
@@ -50,6 +50,7 @@ impl Sequencer {
             return cx.fx.fail(Violation(text));
         }
         self.truncate(cx, keep);
+        self.committed = self.committed.max(committed);
         self.step_to(cx, Step::Syncing { last });
         self.on_durable(cx);
     }
@@ -104,7 +105,7 @@ impl Sequencer {
     fn clear(&mut self, cx: &mut Cx<'_>, base: Zxid) {
         self.changes += 1;
         self.truncated = self.changes;
-        (self.is_copied, self.owes_whole) = (false, false);
+        self.owes_whole = false;
         self.durable = base.index.saturating_sub(1);
         if base.index == 0 {
             self.log_after = cx.fx.truncate_log(self.history.first());
@@ -124,7 +125,8 @@ impl Sequencer {
         if let Role::Following(following) = &self.role
             && let Step::Copying { last } = following.step
         {
-            (self.is_copied, self.owes_whole) = (true, true);
+            self.copies += 1;
+            self.owes_whole = true;
             self.step_to(cx, Step::Syncing { last });
             self.on_durable(cx);
         }
@@ -185,11 +187,13 @@ impl Sequencer {
         let Some(following) = self.following(from, epoch, cx.now) else { return };
         match following.step {
             Step::Joined => {
-                let is_copied = std::mem::take(&mut self.is_copied);
                 self.committed = self.committed.max(committed);
                 self.step_to(cx, Step::Serving);
                 let leader = Some(from);
-                self.show(cx, View { epoch, leader, upto, committed, is_copied, len_max: 0 });
+                self.show(
+                    cx,
+                    View { epoch, leader, upto, committed, copies: self.copies, len_max: 0 },
+                );
             }
             Step::Serving => self.committed = self.committed.max(committed),
             _ => {}
@@ -234,7 +238,8 @@ impl Sequencer {
 
     pub(super) fn on_commit(&mut self, cx: &mut Cx<'_>, from: NodeId, epoch: Epoch, upto: u64) {
         let Some(following) = self.following(from, epoch, cx.now) else { return };
-        if matches!(following.step, Step::Joined | Step::Serving | Step::Copying { .. }) {
+        // In front of them the log may hold other entries.
+        if following.step.takes_entries() {
             self.committed = self.committed.max(upto);
         }
     }

@@ -1,5 +1,6 @@
 //! A leader proposes entries and counts the nodes that have them. [ZAB, B1, B3, B5]
 
+use base::Nanos;
 use types::NodeId;
 use types::limits::MEMBERS_MAX;
 
@@ -12,8 +13,12 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::replicas::{Replicas, place};
 
+/// The time for the promises of a majority.
+const DISCOVERY: Nanos = Nanos::from_secs(2);
 /// Entries under way to one follower.
 const UNDER_WAY_MAX: u64 = 4_096;
+/// When entries without an acknowledgement are sent again.
+const RESEND: Nanos = Nanos::from_millis(100);
 /// Bytes of one proposal; one entry may be longer.
 const PROPOSAL_LEN: u64 = 256 << 10;
 
@@ -34,7 +39,9 @@ impl Sequencer {
         // It lost its memory, and will join anew.
         if follower.amnesia == from.amnesia && follower.attempt == attempt {
             follower.heard_at = cx.now;
-            follower.acked = follower.acked.max(upto.min(last));
+            if follower.acked < upto.min(last) {
+                (follower.acked, follower.moved_at) = (upto.min(last), cx.now);
+            }
             follower.sent = follower.sent.max(follower.acked);
         }
     }
@@ -50,6 +57,9 @@ impl Sequencer {
         let history = &self.history;
         leading.followers.retain(|_, follower| follower.sent + 1 >= history.first());
         for (&node, follower) in &mut leading.followers {
+            if follower.sent == follower.acked {
+                follower.moved_at = cx.now;
+            }
             while follower.sent < history.last() && follower.sent - follower.acked < UNDER_WAY_MAX {
                 let first = follower.sent + 1;
                 let entries = history.page(first, ENTRIES_MAX, PROPOSAL_LEN);
@@ -79,22 +89,29 @@ impl Sequencer {
         let near = leading.followers.iter().filter(|(_, it)| is_near(it.heard_at));
         let near = near.filter_map(|(node, _)| replicas.index(*node));
         let near = near.fold(replicas.set.own_place(), |set, index| set | place(index));
-        if !replicas.set.is_quorum_of(near) && !is_near(leading.since) {
+        let patience = match leading.phase {
+            // Its promise and those of others have to be durable first.
+            Phase::Discovery => DISCOVERY,
+            Phase::Sync | Phase::Broadcast => SILENCE,
+        };
+        if !replicas.set.is_quorum_of(near) && cx.now.since(leading.since) > patience {
             return self.look(cx);
         }
         // They look for a leader themselves once they hear no more.
         leading.followers.retain(|_, follower| is_near(follower.heard_at));
         for follower in leading.followers.values_mut() {
-            if follower.acked == follower.acked_before {
-                follower.sent = follower.acked;
+            if follower.moved_at + RESEND <= cx.now {
+                (follower.sent, follower.moved_at) = (follower.acked, cx.now);
             }
-            follower.acked_before = follower.acked;
         }
     }
 
     /// A sign of life to the others.
     pub(super) fn beat(&mut self, cx: &mut Cx<'_>) {
         let Role::Leading(leading) = &self.role else { return self.beat_as_follower(cx) };
+        if leading.phase == Phase::Discovery {
+            return self.ask_to_join(cx);
+        }
         let (epoch, committed, stands) =
             (leading.epoch, self.committed, leading.phase == Phase::Broadcast);
         let followers: Vec<(NodeId, bool)> =

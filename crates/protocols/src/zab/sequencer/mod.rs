@@ -59,8 +59,8 @@ pub struct Sequencer {
     truncated: u64,
     committed: u64,
     outlets: Outlets,
-    /// The state was copied since the workers' last view with a leader.
-    is_copied: bool,
+    /// The leaders' states that this process has copied.
+    copies: u64,
     /// The workers do not know that the copy is whole.
     owes_whole: bool,
     /// Registers were lost before the start.
@@ -89,7 +89,7 @@ impl Sequencer {
             truncated: 0,
             committed: 0,
             outlets: Outlets::new(env.workers),
-            is_copied: false,
+            copies: 0,
             owes_whole: false,
             is_lost_early: false,
             beat_at: Nanos::ZERO,
@@ -117,7 +117,10 @@ impl Sequencer {
                 self.outlets.restart(history.first() - 1);
                 self.history = history;
             }
-            None => cx.fx.forget(Shard(0)),
+            None => {
+                self.history = History::lost(image.first);
+                cx.fx.forget(Shard(0));
+            }
         }
         match self.meta.has_no_vote {
             // The event that says so is still on its way, perhaps.
@@ -142,8 +145,8 @@ impl Sequencer {
                 let promise = Promise { attempt, amnesia: from.amnesia, current, first, ends };
                 self.on_ack_epoch(cx, from.node, epoch, promise, votes);
             }
-            ToSequencer::Sync { epoch, attempt, keep, last } => {
-                self.on_sync(cx, from.node, (epoch, attempt), keep, last);
+            ToSequencer::Sync { epoch, attempt, keep, last, committed } => {
+                self.on_sync(cx, from.node, (epoch, attempt), (keep, last), committed);
             }
             ToSequencer::Snap { epoch, attempt, base, last } => {
                 self.on_snap(cx, from.node, (epoch, attempt), base, last);

@@ -141,7 +141,8 @@ pub struct Follower {
     /// Entries up to here were sent, and are there durably.
     pub sent: u64,
     pub acked: u64,
-    pub acked_before: u64,
+    /// The last time at which it had everything that was sent, or had more than before.
+    pub moved_at: Nanos,
     pub heard_at: Nanos,
     pub is_joined: bool,
 }

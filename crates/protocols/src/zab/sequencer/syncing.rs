@@ -75,16 +75,16 @@ impl Sequencer {
             return;
         }
         let (epoch, attempt) = (leading.epoch, promise.attempt);
+        // An entry that was cut off anywhere was committed, and so is the first kept one.
+        let cut = |first: u64| if first > 1 { first } else { 0 };
+        let first = cut(self.history.first()).max(cut(promise.first));
+        let index = self.outlets.kept().max(first).min(last);
+        self.committed = self.committed.max(index);
+        let committed = self.committed;
         let shared = promise.ends.as_ref().and_then(|ends| self.history.shared_with(ends));
         let (sent, order) = match shared {
-            Some(keep) => (keep, ToSequencer::Sync { epoch, attempt, keep, last }),
+            Some(keep) => (keep, ToSequencer::Sync { epoch, attempt, keep, last, committed }),
             None => {
-                let applied = self.outlets.kept();
-                // An entry that was cut off anywhere was committed, and so is the first kept one.
-                let cut = |first: u64| if first > 1 { first } else { 0 };
-                let first = cut(self.history.first()).max(cut(promise.first));
-                let index = applied.max(first).min(last);
-                self.committed = self.committed.max(index);
                 let base = self.history.zxid(index).unwrap_or_default();
                 (base.index, ToSequencer::Snap { epoch, attempt, base, last })
             }
@@ -94,7 +94,7 @@ impl Sequencer {
             amnesia: promise.amnesia,
             sent,
             acked: sent,
-            acked_before: sent,
+            moved_at: cx.now,
             heard_at: cx.now,
             is_joined: false,
         };
@@ -105,7 +105,7 @@ impl Sequencer {
     /// The leader's own history is durable: it notes the epoch.
     pub(super) fn note_epoch(&mut self, cx: &mut Cx<'_>) {
         let Role::Leading(leading) = &self.role else { return };
-        let is_due = leading.phase == Phase::Sync && self.meta.current != leading.epoch;
+        let is_due = leading.phase != Phase::Discovery && self.meta.current != leading.epoch;
         if is_due && self.durable >= leading.initial && self.changes_durable >= self.truncated {
             let current = leading.epoch;
             self.persist(cx, Meta { current, ..self.meta });
@@ -166,8 +166,8 @@ impl Sequencer {
         }
         let leader = Some(self.me);
         self.end_copy(cx);
-        let is_copied = std::mem::take(&mut self.is_copied);
-        self.show(cx, View { epoch, leader, upto, committed, is_copied, len_max: 0 });
+        let copies = self.copies;
+        self.show(cx, View { epoch, leader, upto, committed, copies, len_max: 0 });
     }
 
     /// The change that a step waited for is durable.

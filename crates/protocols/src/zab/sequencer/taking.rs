@@ -36,7 +36,8 @@ impl Sequencer {
             return;
         }
         if number == OF_NO_CLIENT {
-            if from == self.me {
+            // The worker asks again.
+            if from == self.me && !self.is_full() {
                 self.place(cx, write);
             }
             return;
