@@ -30,8 +30,9 @@ use std::time::Duration;
 
 use node::config::Durability;
 use node::registry::{PROTOCOLS, Registration, VARIANTS};
+use protocols::{Consistency, Properties};
 use serde::Serialize;
-use types::Update;
+use types::{Access, Update};
 
 pub use draws::Distribution;
 pub use experiments::Experiment;
@@ -72,44 +73,63 @@ impl fmt::Display for Links {
     }
 }
 
-/// How a protocol of one total order applies committed commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Apply {
-    /// Each worker at its own pace, as the product does.
-    #[default]
-    Parallel,
-    /// All workers of a node wait for each other, as in Odyssey.
-    LockStep,
+/// The order of reads, where a protocol offers a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reads {
+    /// As the protocol orders them by itself.
+    Plain,
+    /// As `CLIENT CONSISTENCY LINEARIZABLE` does. Only for protocols whose own reads are weaker.
+    Linearizable,
 }
 
-impl FromStr for Apply {
-    type Err = Error;
+impl Reads {
+    pub const ALL: [Reads; 2] = [Reads::Plain, Reads::Linearizable];
 
-    fn from_str(text: &str) -> Result<Apply> {
-        match text {
-            "parallel" => Ok(Apply::Parallel),
-            "lock-step" => Ok(Apply::LockStep),
-            _ => Err(Error::Usage(format!("--apply is parallel or lock-step, not {text:?}"))),
+    /// The access of a command that reads.
+    fn access(self) -> Access {
+        match self {
+            Reads::Plain => Access::Read,
+            Reads::Linearizable => Access::OrderedRead,
         }
+    }
+
+    fn consistency(self, properties: &Properties) -> Consistency {
+        match self {
+            Reads::Plain => properties.consistency,
+            Reads::Linearizable => Consistency::Linearizable,
+        }
+    }
+
+    /// Differs from the other reads of this protocol.
+    fn is_of(self, properties: &Properties) -> bool {
+        self == Reads::Plain || properties.consistency != Consistency::Linearizable
     }
 }
 
-impl fmt::Display for Apply {
+impl FromStr for Reads {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Reads> {
+        let found = Reads::ALL.into_iter().find(|reads| reads.to_string() == text);
+        let bad = || Error::Usage(format!("--reads are plain or linearizable, not {text:?}"));
+        found.ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for Reads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Apply::Parallel => "parallel",
-            Apply::LockStep => "lock-step",
+            Reads::Plain => "plain",
+            Reads::Linearizable => "linearizable",
         })
     }
 }
 
-/// Suffixes of variants in the registry.
-const LOCK_STEP: &str = "-lock-step";
-/// Clients are answered once a majority knows the commit (rule Y5).
+/// The suffix of variants that answer clients once a majority knows the commit (rule Y5).
 const AFTER_COMMIT: &str = "-y5";
 
-/// The most sessions that one worker may have: requests in progress of one client of a node.
+/// The most sessions that one worker may have.
 pub const SESSIONS_MAX: usize = 1_000;
 
 /// Settings of the measurement.
@@ -117,8 +137,7 @@ pub const SESSIONS_MAX: usize = 1_000;
 pub struct Config {
     /// Names, of variants too; empty for all protocols of the registry.
     pub protocols: Vec<String>,
-    /// Lock step selects the variants of protocols that have one.
-    pub apply: Apply,
+    pub reads: Vec<Reads>,
     /// Adds the variants that answer once a majority knows the commit.
     pub after_commit: bool,
     pub experiments: Vec<Experiment>,
@@ -150,7 +169,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             protocols: Vec::new(),
-            apply: Apply::default(),
+            reads: Reads::ALL.to_vec(),
             after_commit: false,
             experiments: Experiment::ALL.to_vec(),
             nodes: 5,
@@ -193,6 +212,9 @@ impl Config {
         if let Some(count) = workers().find(|count| !(1..=16).contains(*count)) {
             return bad(format!("a node has 1 to 16 workers here, not {count}"));
         }
+        if self.reads.is_empty() {
+            return bad("--reads names at least one order".to_string());
+        }
         if let Some(writes) = self.writes.iter().find(|writes| **writes > 100) {
             return bad(format!("--writes are percentages, not {writes}"));
         }
@@ -204,7 +226,10 @@ impl Config {
             true => PROTOCOLS.iter().collect(),
             false => self.protocols.iter().map(|name| named(name)).collect::<Result<_>>()?,
         };
-        with_variants(chosen, VARIANTS, self.apply, self.after_commit)
+        match self.after_commit {
+            true => with_variants(chosen, VARIANTS),
+            false => Ok(chosen),
+        }
     }
 }
 
@@ -215,32 +240,21 @@ fn named(name: &str) -> Result<&'static Registration> {
     })
 }
 
-/// Replaces protocols by their lock-step variants, and adds those that answer after a commit.
+/// Adds the variants that answer after a commit.
 fn with_variants<'a>(
     chosen: Vec<&'a Registration>,
     variants: &'a [Registration],
-    apply: Apply,
-    after_commit: bool,
 ) -> Result<Vec<&'a Registration>> {
-    let variant = |of: &Registration, suffix: &str| {
-        variants.iter().find(|one| one.name.strip_suffix(suffix) == Some(of.name))
+    let before = chosen.len();
+    let variant = |of: &Registration| {
+        variants.iter().find(|one| one.name.strip_suffix(AFTER_COMMIT) == Some(of.name))
     };
-    let (mut all, mut found) = (Vec::new(), [false; 2]);
-    for one in chosen {
-        let lock_step = variant(one, LOCK_STEP).filter(|_| apply == Apply::LockStep);
-        all.push(lock_step.unwrap_or(one));
-        let waiting = variant(one, AFTER_COMMIT).filter(|_| after_commit);
-        all.extend(waiting);
-        found = [found[0] || lock_step.is_some(), found[1] || waiting.is_some()];
+    let all: Vec<&Registration> =
+        chosen.into_iter().flat_map(|one| [one].into_iter().chain(variant(one))).collect();
+    match all.len() > before {
+        true => Ok(all),
+        false => Err(Error::Usage("--after-commit: no chosen protocol has a variant".to_string())),
     }
-    let lacks = |flag: &str| Err(Error::Usage(format!("{flag}: no chosen protocol has a variant")));
-    if apply == Apply::LockStep && !found[0] {
-        return lacks("--apply lock-step");
-    }
-    if after_commit && !found[1] {
-        return lacks("--after-commit");
-    }
-    Ok(all)
 }
 
 /// Runs every experiment on every protocol. `progress` is told of each row.

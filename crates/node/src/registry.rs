@@ -75,7 +75,7 @@ pub const PROTOCOLS: &[Registration] = &[
 ];
 
 /// Variants of protocols for measurements. A node runs them; no configuration of users names one.
-/// The name is that of the protocol with a suffix: `-y5`, `-lock-step`.
+/// The name is that of the protocol with a suffix: `-y5`.
 pub const VARIANTS: &[Registration] = &[Registration::of::<Waiting>()];
 
 /// The protocol of the system database, and of hidden keyspaces.

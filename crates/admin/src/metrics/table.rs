@@ -136,6 +136,7 @@ pub(super) const ROWS: &[Row] = &[
     counter(&["caspaxos_duels"], "debug_caspaxos_duels", "Proposals of caspaxos that lost against others"),
     counter(&["entries_applied"], "debug_log_entries_applied", "Entries of zab's log, those of before a copy among them"),
     gauge(&["entries_waiting"], "debug_log_entries_waiting", "Entries of zab's log that are not applied"),
+    gauge(&["leads"], "log_leaders", "Databases of zab that this node leads"),
     // Groups of configured databases.
     gauge(&["requests_parked"], "group_requests_parked", "Requests that wait for a group's next epoch or lease"),
     gauge(&["requests_passed_on"], "group_requests_passed_on", "Requests that full members run for this node now"),

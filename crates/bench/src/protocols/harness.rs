@@ -17,8 +17,8 @@ use super::cpu::CpuReading;
 use super::draws::{Distribution, Draws};
 use super::samples::{self, Sampled};
 use super::session::LoadFactory;
-use super::window::{CHECKED_KEYS, Load, Totals, Window, Work};
-use super::{Config, Links};
+use super::window::{CHECKED_KEYS, Load, Mix, Totals, Work};
+use super::{Config, Links, Reads};
 use crate::process::{self, ScratchDir};
 use crate::{Error, Result};
 
@@ -57,6 +57,9 @@ pub(super) struct Requests {
     pub(super) distribution: Distribution,
     /// Of a hundred.
     pub(super) writes: u32,
+    pub(super) reads: Reads,
+    /// Only clients of this node make requests.
+    pub(super) only_node: Option<usize>,
     /// Of all nodes together in a second; none: as many as they can.
     pub(super) rate: Option<f64>,
 }
@@ -95,11 +98,12 @@ impl Harness {
         update: &Arc<dyn Update>,
     ) -> Result<Harness> {
         let scratch = ScratchDir::new(&config.dir, "palimpsest-protocols")?;
-        let load = Arc::new(Load::new(config.value_bytes, config.sessions, config.seed));
+        let load = Load::new(config.value_bytes, config.nodes, workers, config.seed);
+        let load = Arc::new(load);
         let configs = node_configs(config, registration, links, workers, &scratch)?;
         let nodes = start_nodes(configs, links, &load, update)?;
         let is_ready = wait_ready(&nodes);
-        let clients = connect(&nodes, workers)?;
+        let clients = connect(&nodes, workers * config.sessions)?;
         let harness = Harness {
             nodes,
             load,
@@ -113,7 +117,7 @@ impl Harness {
         if !is_ready {
             return Err(harness.not_ready("was not ready"));
         }
-        let sessions = config.nodes * workers;
+        let sessions = config.nodes * workers * config.sessions;
         if !process::wait_until(READY_MAX, || harness.load.sessions() == sessions) {
             return Err(harness.not_ready("did not take its sessions"));
         }
@@ -145,16 +149,22 @@ impl Harness {
     }
 
     fn fill(&self) -> Result<()> {
-        let window = self.load.begin(Window::new(Work::Fill { keys: self.keys }, self.keys));
-        self.step();
-        let most = READY_MAX + FILL_MAX * (self.keys / 1_000 + 1) as u32;
-        let end = Instant::now() + most;
-        while window.wait(self.load.sessions(), Duration::from_secs(1)).is_none() {
-            self.check_alive()?;
-            if Instant::now() > end {
-                let failures = self.load.take_failures();
-                let text = format!("did not write all keys in {} s: {failures:?}", most.as_secs());
-                return Err(self.not_ready(&text));
+        let keys = self.keys;
+        let most = READY_MAX + FILL_MAX * (keys / 1_000 + 1) as u32;
+        for (work, text) in [
+            (Work::Fill { keys }, "did not write all keys"),
+            (Work::Settle { keys }, "did not read after all keys were written"),
+        ] {
+            let window = self.load.begin(work, keys);
+            self.step();
+            let end = Instant::now() + most;
+            while window.wait(Duration::from_secs(1)).is_none() {
+                self.check_alive()?;
+                if Instant::now() > end {
+                    let failures = self.load.take_failures();
+                    let text = format!("{text} in {} s: {failures:?}", most.as_secs());
+                    return Err(self.not_ready(&text));
+                }
             }
         }
         self.load.take_failures();
@@ -191,13 +201,13 @@ impl Harness {
     /// # Errors
     /// If a reply is wrong, or no order explains the replies on the checked keys.
     pub(super) fn run(&mut self, config: &Config, requests: Requests) -> Result<Measured> {
-        let sessions = self.load.sessions();
-        let slots = (sessions * config.sessions) as f64;
-        let pause = requests.rate.map(|rate| Duration::from_secs_f64(slots / rate.max(1.0)));
-        let draws = Draws::new(requests.distribution, self.keys)?;
-        let work = Work::Requests { draws, writes: requests.writes, pause };
+        let Requests { distribution, writes, reads, only_node, rate } = requests;
+        let sessions = self.load.sessions() as f64;
+        let pause = rate.map(|rate| Duration::from_secs_f64(sessions / rate.max(1.0)));
+        let draws = Draws::new(distribution, self.keys)?;
+        let work = Work::Requests { draws, mix: Mix { writes, reads, only_node, pause } };
         let before = (self.traffic(), self.load.totals());
-        let window = self.load.begin(Window::new(work, self.checked_from));
+        let window = self.load.begin(work, self.checked_from);
         self.checked_from += CHECKED_KEYS as u64;
         self.step();
         std::thread::sleep(config.warm_up);
@@ -210,12 +220,13 @@ impl Harness {
         window.is_measured.store(false, Ordering::Relaxed);
         window.is_over.store(true, Ordering::Release);
         self.step();
-        let Some(results) = window.wait(sessions, END_MAX) else {
+        let Some(samples) = window.wait(END_MAX) else {
             self.check_alive()?;
             return Err(self.not_ready("has requests that do not end"));
         };
         self.check_replies()?;
-        let sampled = samples::check(&results.samples, self.registration.properties.consistency);
+        let consistency = reads.consistency(&self.registration.properties);
+        let sampled = samples::check(&samples, consistency);
         let name = self.registration.name;
         let sampled = sampled.map_err(|text| Error::Protocol(format!("{name}: {text}")))?;
         let (traffic, totals) = (self.traffic(), self.load.totals().since(before.1));
@@ -232,8 +243,8 @@ impl Harness {
             messages_per_operation: per_operation(traffic.messages, before.0.messages),
             bytes_per_operation: per_operation(traffic.bytes, before.0.bytes),
             local_reads: local_reads.filter(|_| totals.reads > 0),
-            latencies: results.latencies,
-            sample: results.samples.len(),
+            latencies: window.latencies(),
+            sample: samples.len(),
             sampled,
         })
     }
@@ -252,6 +263,23 @@ impl Harness {
             }
         }
         sum
+    }
+
+    /// The place of the node that leads the order of all writes; none while there is no single one.
+    pub(super) fn leader(&self) -> Option<usize> {
+        let leads = |node: &Node| node.status().stats.values.get("leads").copied() == Some(1);
+        let mut leaders = (0..self.all().len()).filter(|&at| leads(&self.all()[at]));
+        leaders.next().filter(|_| leaders.next().is_none())
+    }
+
+    /// The same, once there is one.
+    pub(super) fn wait_for_leader(&self) -> Result<usize> {
+        let mut leader = None;
+        process::wait_until(READY_MAX, || {
+            leader = self.leader();
+            leader.is_some()
+        });
+        leader.ok_or_else(|| self.not_ready("has no leader"))
     }
 
     /// Stops all nodes.
@@ -275,14 +303,20 @@ fn start_nodes(
     update: &Arc<dyn Update>,
 ) -> Result<Nodes> {
     let failed = |error: node::node::StartError| Error::Usage(error.to_string());
-    let factory = || Arc::new(LoadFactory(Arc::clone(load)));
+    let factory = |config: &NodeConfig| {
+        let node = usize::from(config.id.0) - 1;
+        Arc::new(LoadFactory { load: Arc::clone(load), node })
+    };
     match links {
         Links::Local => {
-            let cluster = LocalCluster::start(configs, |_| factory(), update);
+            let cluster = LocalCluster::start(configs, |config| factory(config), update);
             Ok(Nodes::Local(cluster.map_err(failed)?))
         }
         Links::Tcp => {
-            let start = |config| Node::start(config, factory(), Arc::clone(update));
+            let start = |config: NodeConfig| {
+                let factory = factory(&config);
+                Node::start(config, factory, Arc::clone(update))
+            };
             let nodes = configs.into_iter().map(start).collect::<std::result::Result<_, _>>();
             Ok(Nodes::Tcp(nodes.map_err(failed)?))
         }
@@ -330,7 +364,7 @@ fn node_configs(
         once_window: types::limits::ONCE_WINDOW_DEFAULT,
         cache_memory: CACHE_MEMORY,
         disk: DiskConfig::default(),
-        clients_max: 100,
+        clients_max: workers * config.sessions,
         clients_accepted: usize::MAX,
         scrub: ScrubConfig::OFF,
         supported: types::features::Supported::HERE,
@@ -347,15 +381,15 @@ fn wait_ready(nodes: &Nodes) -> bool {
     }
 }
 
-/// A client per worker: nodes deal clients to their workers in turn.
-fn connect(nodes: &Nodes, workers: usize) -> Result<Vec<TcpStream>> {
+/// So many clients of each node, which deals them to its workers in turn.
+fn connect(nodes: &Nodes, clients_of_each: usize) -> Result<Vec<TcpStream>> {
     let nodes = match nodes {
         Nodes::Local(cluster) => cluster.nodes(),
         Nodes::Tcp(nodes) => nodes,
     };
     let mut clients = Vec::new();
     for node in nodes {
-        for _ in 0..workers {
+        for _ in 0..clients_of_each {
             let client = TcpStream::connect(node.status().listen);
             clients.push(client.map_err(Error::io("cannot connect to a node"))?);
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::experiments::Experiment;
 use super::report::{ProtocolsReport, Row};
-use super::{Links, published};
+use super::{Links, Reads, published};
 use crate::Result;
 use crate::plot::chart::{Across, Chart, ChartLine, Panel};
 use crate::plot::{COLOURS, save};
@@ -19,6 +19,7 @@ pub(super) fn draw_all(report: &ProtocolsReport, dir: &Path) -> Result<Vec<PathB
             (Experiment::Skew, plot.skew()),
             (Experiment::Load, plot.load()),
             (Experiment::Workers, plot.workers()),
+            (Experiment::Leader, plot.leader()),
         ];
         for (experiment, chart) in charts {
             if plot.rows(experiment).next().is_some() {
@@ -43,16 +44,17 @@ impl<'a> Plot<'a> {
             .filter(move |row| row.experiment == experiment && row.links == links)
     }
 
-    /// Names of protocols with their colours, in the order of the rows.
-    fn protocols(&self) -> Vec<(&'static str, usize)> {
-        let mut names: Vec<&'static str> = Vec::new();
+    /// Labels of rows with their colours, in the order of the rows.
+    fn labels(&self) -> Vec<(String, usize)> {
+        let mut labels: Vec<String> = Vec::new();
         for row in &self.report.rows {
-            if !names.contains(&row.protocol) {
-                names.push(row.protocol);
+            let label = label(row);
+            if !labels.contains(&label) {
+                labels.push(label);
             }
         }
         // Grey comes last.
-        names.into_iter().enumerate().map(|(at, name)| (name, (at + 1) % COLOURS.len())).collect()
+        labels.into_iter().enumerate().map(|(at, name)| (name, (at + 1) % COLOURS.len())).collect()
     }
 
     fn title(&self, text: &str) -> String {
@@ -64,20 +66,19 @@ impl<'a> Plot<'a> {
         format!("{text}: {nodes} nodes on {} processors, {links}", self.report.processors)
     }
 
-    /// A line per protocol through the points that its rows make.
+    /// A line per label through the points that its rows make.
     fn lines(
         &self,
         experiment: Experiment,
         point: impl Fn(&Row) -> Option<(f64, f64)>,
     ) -> Vec<ChartLine> {
-        let line = |(name, colour): (&'static str, usize)| {
-            let rows = self.rows(experiment).filter(|row| row.protocol == name);
+        let line = |(name, colour): (String, usize)| {
+            let rows = self.rows(experiment).filter(|row| label(row) == name);
             let mut points: Vec<(f64, f64)> = rows.filter_map(&point).collect();
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
-            let label = name.to_string();
-            ChartLine { label, colour, is_dashed: false, is_loose: false, points }
+            ChartLine { label: name, colour, is_dashed: false, is_loose: false, points }
         };
-        let lines = self.protocols().into_iter().map(line);
+        let lines = self.labels().into_iter().map(line);
         lines.filter(|line| !line.points.is_empty()).collect()
     }
 
@@ -85,8 +86,8 @@ impl<'a> Plot<'a> {
         let x = |row: &Row| f64::from(row.writes_percent);
         let total = self.lines(Experiment::Writes, |row| Some((x(row), row.per_second)));
         let mut per_core = self.lines(Experiment::Writes, |row| Some((x(row), row.per_core)));
-        for (name, colour) in self.protocols() {
-            let points = published::curve(name);
+        for (name, colour) in self.labels() {
+            let points = published::curve(&name);
             let label = format!("{name}, published");
             if !points.is_empty() && per_core.iter().any(|line| line.label == name) {
                 per_core.push(ChartLine {
@@ -189,6 +190,42 @@ impl<'a> Plot<'a> {
             }
         };
         Chart { title: self.title("Throughput over workers"), panels: vec![panel(5), panel(100)] }
+    }
+
+    /// Beside the same with clients at all nodes, if that was measured.
+    fn leader(&self) -> Chart {
+        let x = |row: &Row| f64::from(row.writes_percent);
+        let panel = |y_label: &str, is_linear, y: fn(&Row) -> f64| {
+            let at_leader = self.lines(Experiment::Leader, |row| Some((x(row), y(row))));
+            let mut lines = self.lines(Experiment::Writes, |row| Some((x(row), y(row))));
+            lines.retain(|line| at_leader.iter().any(|other| other.label == line.label));
+            lines.extend(at_leader.into_iter().map(|line| ChartLine {
+                label: format!("{}, at the leader", line.label),
+                is_dashed: true,
+                ..line
+            }));
+            Panel {
+                across: Across::Percent,
+                x_label: "writes, % of operations".to_string(),
+                y_label: y_label.to_string(),
+                is_linear,
+                marks: Vec::new(),
+                lines,
+            }
+        };
+        let panels = vec![
+            panel("operations per second, all nodes", true, |row| row.per_second),
+            panel("operations per second and used core", false, |row| row.per_core),
+        ];
+        Chart { title: self.title("Clients of the leader only"), panels }
+    }
+}
+
+/// The name of a row's line.
+fn label(row: &Row) -> String {
+    match row.reads {
+        Reads::Plain => row.protocol.to_string(),
+        Reads::Linearizable => format!("{}, linearizable reads", row.protocol),
     }
 }
 

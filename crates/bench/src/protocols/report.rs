@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::experiments::Experiment;
 use super::harness::{Measured, Requests};
 use super::samples::Sampled;
-use super::{Config, Links, plots, published};
+use super::{Config, Links, Reads, plots, published};
 use crate::{Error, Result};
 
 /// One measurement.
@@ -16,6 +16,7 @@ use crate::{Error, Result};
 pub struct Row {
     pub experiment: Experiment,
     pub protocol: &'static str,
+    pub reads: Reads,
     pub links: Links,
     pub nodes: usize,
     /// Of a node.
@@ -67,7 +68,9 @@ impl Row {
         let operations = measured.totals.succeeded;
         let is_like_published = config.nodes == 5
             && config.value_bytes == 32
-            && requests.distribution == super::Distribution::Uniform;
+            && requests.distribution == super::Distribution::Uniform
+            && requests.reads == Reads::Plain
+            && requests.only_node.is_none();
         let published = published::per_core(protocol, requests.writes)
             .filter(|_| is_like_published && load == 100);
         let latency = published::latency(protocol, load)
@@ -79,6 +82,7 @@ impl Row {
         Row {
             experiment: Experiment::Writes,
             protocol,
+            reads: requests.reads,
             links: Links::Local,
             nodes: config.nodes,
             workers: config.workers,
@@ -129,7 +133,7 @@ pub struct ProtocolsReport {
 }
 
 /// Columns of the CSV, in order.
-pub const CSV_HEADER: &str = "experiment,protocol,links,nodes,workers,sessions,keys,value_bytes,\
+pub const CSV_HEADER: &str = "experiment,protocol,reads,links,nodes,workers,sessions,keys,value_bytes,\
 durability,distribution,writes_percent,load_percent,seconds,operations,failed,per_second,\
 cpu_seconds,per_core,published_per_core,published_in,messages_per_operation,bytes_per_operation,\
 latency_avg_us,latency_p99_us,published_latency_avg_us,published_latency_p99_us,\
@@ -175,6 +179,7 @@ fn csv_line(row: &Row) -> String {
     let fields = [
         row.experiment.to_string(),
         row.protocol.to_string(),
+        row.reads.to_string(),
         row.links.to_string(),
         row.nodes.to_string(),
         row.workers.to_string(),
@@ -216,11 +221,16 @@ fn verdict(row: &Row) -> &'static str {
 /// The row's place in its experiment.
 fn place(row: &Row) -> String {
     let writes = format!("{} % writes", row.writes_percent);
-    match row.experiment {
+    let place = match row.experiment {
         Experiment::Writes => writes,
         Experiment::Skew => format!("{writes}, {}", row.distribution),
         Experiment::Load => format!("{writes}, {} % load", row.load_percent),
         Experiment::Workers => format!("{writes}, {} workers", row.workers),
+        Experiment::Leader => format!("{writes}, at the leader"),
+    };
+    match row.reads {
+        Reads::Plain => place,
+        Reads::Linearizable => format!("{place}, linearizable"),
     }
 }
 
@@ -254,7 +264,7 @@ impl fmt::Display for ProtocolsReport {
         for row in &self.rows {
             if before.replace((row.protocol, row.links)) != Some((row.protocol, row.links)) {
                 writeln!(f, "\n{}, {} links", row.protocol, row.links)?;
-                write!(f, "  {:<30}", "")?;
+                write!(f, "  {:<42}", "")?;
                 for title in TITLES {
                     write!(f, "{title:>12}")?;
                 }
@@ -298,7 +308,7 @@ pub(super) fn line(row: &Row) -> String {
         or_dash(row.local_reads_percent.map(|value| format!("{value:.0} %"))),
         format!("{}{mark}", row.sample),
     ];
-    let mut text = format!("  {:<30}", place(row));
+    let mut text = format!("  {:<42}", place(row));
     for cell in cells {
         // A string takes any text.
         let _ = write!(text, "{cell:>12}");

@@ -1,36 +1,39 @@
 //! Sessions inside nodes that make requests of their own.
 //!
 //! A session belongs to one worker, as the session of a client does, and makes its requests on the
-//! worker's thread. It has a number of slots with one request in progress each.
+//! worker's thread. It has one request in progress at a time.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{Nanos, Prng};
 use commands::Plan;
-use hdrhistogram::Histogram;
 use node::session::{Client, Session, SessionContext, SessionFactory, Token};
 use types::{Clock, Command, Database, Outcome, Reply};
 
+use super::Reads;
 use super::samples::{Ended, Sample};
 use super::values::{WriteId, key_bytes, read_value, write_value};
-use super::window::{CHECKED_EVERY, CHECKED_KEYS, Counters, Load, Window, Work};
-use crate::report;
+use super::window::{CHECKED_EVERY, CHECKED_KEYS, Counters, Load, Mix, Window, Work};
 
-/// Pause of a slot after a failed request, and after one that may not begin yet.
+/// Pause of a session after a failed request, and after one that may not begin yet.
 const BACK_OFF: u64 = 2_000_000;
 
 /// Time between two steps of a session without outcomes, at least.
 const STEP_MIN: u64 = 50_000;
 
-/// Makes the sessions of all nodes.
-pub(super) struct LoadFactory(pub(super) Arc<Load>);
+/// Makes the sessions of one node.
+pub(super) struct LoadFactory {
+    pub(super) load: Arc<Load>,
+    /// The node's place among all nodes.
+    pub(super) node: usize,
+}
 
 impl SessionFactory for LoadFactory {
-    fn accept(&self, _client: &Client) -> Box<dyn Session> {
-        let (number, counters) = self.0.join();
-        Box::new(LoadSession::new(Arc::clone(&self.0), number, counters))
+    fn accept(&self, client: &Client) -> Box<dyn Session> {
+        let (number, counters) = self.load.join();
+        let place = Place { node: self.node, worker: client.worker };
+        Box::new(LoadSession::new(Arc::clone(&self.load), number, counters, place))
     }
 
     fn too_many(&self) -> &'static [u8] {
@@ -38,15 +41,15 @@ impl SessionFactory for LoadFactory {
     }
 }
 
-/// A place for one request at a time.
+/// The request of a session.
 #[derive(Clone, Copy)]
-enum Slot {
-    /// The next request is due then. It is late if the one before made it wait.
-    Idle {
+enum Request {
+    /// The next one is due then. It is late if the one before made it wait.
+    Next {
         due: u64,
         is_late: bool,
     },
-    Busy(InProgress),
+    Running(InProgress),
 }
 
 #[derive(Clone, Copy)]
@@ -69,25 +72,29 @@ struct Times {
     now: u64,
 }
 
+/// The thread that runs a session.
+#[derive(Clone, Copy)]
+struct Place {
+    node: usize,
+    worker: usize,
+}
+
 struct LoadSession {
     load: Arc<Load>,
     number: u32,
     counters: Arc<Counters>,
-    /// Of all sessions.
-    others: Vec<Arc<Counters>>,
+    place: Place,
     rng: Prng,
     /// The number of `window`.
     seen: u64,
     window: Option<Arc<Window>>,
-    slots: Vec<Slot>,
-    busy: usize,
+    request: Request,
     /// The earliest step that was asked for.
     wakes_at: u64,
-    /// The next key to write of those that are this session's to fill.
+    /// The next key of those that are this session's to fill.
     next_fill: u64,
-    /// Keys that a failed request was to fill.
-    refill: Vec<u64>,
-    latencies: Histogram<u64>,
+    /// The key of a failed request that fills or settles.
+    refill: Option<u64>,
     samples: Vec<Sample>,
     get: Command,
     value: Vec<u8>,
@@ -98,26 +105,19 @@ impl Session for LoadSession {
         input.len()
     }
 
-    fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>) {
+    fn on_outcome(&mut self, _token: Token, outcome: Outcome, cx: &mut SessionContext<'_>) {
         let now = node::monotonic();
-        let slot = token.0 as usize;
-        self.end(slot, outcome, now);
-        self.go_on(slot, now, cx);
-        self.wake_for(slot..slot + 1, now, cx);
-        self.finish();
+        self.end(outcome, now);
+        self.go_on(now, cx);
     }
 
     fn on_timer(&mut self, cx: &mut SessionContext<'_>) {
         let now = node::monotonic();
-        if self.load.number() != self.seen && self.busy == 0 {
+        if self.load.number() != self.seen && !self.is_running() {
             self.enter(now);
         }
         self.wakes_at = u64::MAX;
-        for slot in 0..self.slots.len() {
-            self.go_on(slot, now, cx);
-        }
-        self.wake_for(0..self.slots.len(), now, cx);
-        self.finish();
+        self.go_on(now, cx);
     }
 
     fn wants_close(&self) -> bool {
@@ -126,21 +126,19 @@ impl Session for LoadSession {
 }
 
 impl LoadSession {
-    fn new(load: Arc<Load>, number: u32, counters: Arc<Counters>) -> LoadSession {
+    fn new(load: Arc<Load>, number: u32, counters: Arc<Counters>, place: Place) -> LoadSession {
         let rng = Prng::new(load.seed ^ u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         LoadSession {
             number,
             counters,
-            others: Vec::new(),
+            place,
             rng,
             seen: 0,
             window: None,
-            slots: Vec::new(),
-            busy: 0,
+            request: Request::Next { due: u64::MAX, is_late: false },
             wakes_at: u64::MAX,
             next_fill: 0,
-            refill: Vec::new(),
-            latencies: report::new_histogram(),
+            refill: None,
             samples: Vec::new(),
             get: command(&[b"GET", b"k"]),
             value: vec![0; load.value_len],
@@ -148,41 +146,54 @@ impl LoadSession {
         }
     }
 
+    fn is_running(&self) -> bool {
+        matches!(self.request, Request::Running(_))
+    }
+
     /// Begins the current window.
     fn enter(&mut self, now: u64) {
         self.seen = self.load.number();
         self.window = self.load.window();
-        self.others = self.load.counters();
         self.next_fill = u64::from(self.number);
-        self.latencies.reset();
-        let pause = match self.window.as_deref().map(|window| &window.work) {
-            Some(Work::Requests { pause: Some(pause), .. }) => pause.as_nanos() as u64,
-            _ => 0,
-        };
-        self.slots = (0..self.load.slots)
-            .map(|_| Slot::Idle { due: now + self.rng.below(pause.max(1)), is_late: false })
-            .collect();
+        let mut pause = 0;
+        let mut is_silent = false;
+        match self.window.as_deref().map(|window| &window.work) {
+            Some(Work::Requests { mix, .. }) => {
+                pause = mix.pause.map_or(0, |pause| pause.as_nanos() as u64);
+                is_silent = mix.only_node.is_some_and(|node| node != self.place.node);
+                self.get.access = mix.reads.access();
+            }
+            Some(Work::Settle { .. }) => self.get.access = Reads::Linearizable.access(),
+            Some(Work::Fill { .. }) | None => {}
+        }
+        let due = if is_silent { u64::MAX } else { now + self.rng.below(pause.max(1)) };
+        self.request = Request::Next { due, is_late: false };
+    }
+
+    /// Begins the next request if it is due, and asks for a step when it will be.
+    fn go_on(&mut self, now: u64, cx: &mut SessionContext<'_>) {
+        self.begin(now, cx);
+        self.wake(now, cx);
+        self.finish();
     }
 
     /// Hands the results over once the window has ended and no request is in progress.
     fn finish(&mut self) {
-        if self.busy > 0 {
-            return;
-        }
-        let Some(window) = &self.window else { return };
-        let is_filled = match window.work {
-            Work::Fill { keys } => self.next_fill >= keys && self.refill.is_empty(),
+        let Some(window) = self.window.as_ref().filter(|_| !self.is_running()) else { return };
+        let is_done = match window.work {
+            Work::Fill { keys } | Work::Settle { keys } => {
+                self.next_fill >= keys && self.refill.is_none()
+            }
             Work::Requests { .. } => false,
         };
-        if is_filled || window.is_over.load(Ordering::Acquire) {
-            window.bring(&self.latencies, std::mem::take(&mut self.samples));
+        if is_done || window.is_over.load(Ordering::Acquire) {
+            window.bring(std::mem::take(&mut self.samples));
             self.window = None;
         }
     }
 
-    /// Begins the next request of a slot that has none, if it is due.
-    fn go_on(&mut self, slot: usize, now: u64, cx: &mut SessionContext<'_>) {
-        let Some(Slot::Idle { due, is_late }) = self.slots.get(slot).copied() else { return };
+    fn begin(&mut self, now: u64, cx: &mut SessionContext<'_>) {
+        let Request::Next { due, is_late } = self.request else { return };
         if due > now {
             return;
         }
@@ -192,42 +203,37 @@ impl LoadSession {
         }
         // The shell asks sessions of clients to hold writes back then, too.
         if !cx.takes_writes() || !cx.has_room() {
-            return self.put_off(slot, now);
+            return self.put_off(now);
         }
-        // A slot that slept has waited for the clock of the event loop, which is not a latency.
+        // A session that slept has waited for the clock of the event loop, which is no latency.
         let since = if is_late { due } else { now };
-        self.request(&window, slot, Times { due, since, now }, cx);
+        self.ask(&window, Times { due, since, now }, cx);
     }
 
-    fn put_off(&mut self, slot: usize, now: u64) {
-        self.slots[slot] = Slot::Idle { due: now + BACK_OFF, is_late: false };
+    fn put_off(&mut self, now: u64) {
+        self.request = Request::Next { due: now + BACK_OFF, is_late: false };
     }
 
-    /// Asks for a step when the first of these slots is due, unless there is one earlier.
-    fn wake_for(&mut self, slots: Range<usize>, now: u64, cx: &mut SessionContext<'_>) {
-        let due = |slot: &Slot| match *slot {
-            Slot::Idle { due, .. } => Some(due),
-            Slot::Busy(_) => None,
-        };
-        let first = self.slots.get(slots).into_iter().flatten().filter_map(due).min();
-        if let Some(first) = first.filter(|&first| first < self.wakes_at && self.window.is_some()) {
-            self.wakes_at = first;
+    /// Asks for a step when the next request is due, unless there is one earlier.
+    fn wake(&mut self, now: u64, cx: &mut SessionContext<'_>) {
+        let Request::Next { due, .. } = self.request else { return };
+        if due < self.wakes_at && self.window.is_some() {
+            self.wakes_at = due;
             // A step that is due at once would keep the event loop from everything else.
-            let after = first.saturating_sub(now).max(STEP_MIN);
+            let after = due.saturating_sub(now).max(STEP_MIN);
             cx.wake_at(Nanos(cx.moment.0.saturating_add(after)));
         }
     }
 
-    fn request(
+    fn ask(
         &mut self,
         window: &Window,
-        slot: usize,
         Times { due, since, now }: Times,
         cx: &mut SessionContext<'_>,
     ) {
-        let Some(positions) = cx.positions() else { return self.put_off(slot, now) };
+        let Some(positions) = cx.positions() else { return self.put_off(now) };
         let Some((key, is_write, is_checked)) = self.draw(window) else {
-            self.slots[slot] = Slot::Idle { due: u64::MAX, is_late: false };
+            self.request = Request::Next { due: u64::MAX, is_late: false };
             return;
         };
         let position = positions.key(&key_bytes(key));
@@ -242,32 +248,38 @@ impl LoadSession {
         };
         let next_due = match &window.work {
             // Arrivals are a Poisson process.
-            Work::Requests { pause: Some(pause), .. } => {
+            Work::Requests { mix: Mix { pause: Some(pause), .. }, .. } => {
                 let pause = pause.as_nanos() as f64 * -(1.0 - self.rng.unit()).ln();
                 Some(due + pause as u64)
             }
             _ => None,
         };
         let invoked = node::monotonic();
-        self.slots[slot] =
-            Slot::Busy(InProgress { key, write, is_checked, since, invoked, next_due });
-        self.busy += 1;
-        cx.run(Token(slot as u64), Database(0), position, command);
+        self.request =
+            Request::Running(InProgress { key, write, is_checked, since, invoked, next_due });
+        cx.run(Token(0), Database(0), position, command);
     }
 
-    /// Key, whether to write it, and whether it is a checked one. None: all keys are filled.
+    /// Key, whether to write it, and whether it is a checked one. None: the work is done.
     fn draw(&mut self, window: &Window) -> Option<(u64, bool, bool)> {
         match &window.work {
             Work::Fill { keys } => {
-                if let Some(key) = self.refill.pop() {
+                if let Some(key) = self.refill.take() {
                     return Some((key, true, false));
                 }
                 let key = self.next_fill;
-                self.next_fill += self.others.len() as u64;
+                self.next_fill += window.counters.len() as u64;
                 (key < *keys).then_some((key, true, false))
             }
-            Work::Requests { draws, writes, .. } => {
-                let is_write = self.rng.below(100) < u64::from(*writes);
+            Work::Settle { keys } => {
+                if let Some(key) = self.refill.take() {
+                    return Some((key, false, false));
+                }
+                let key = std::mem::replace(&mut self.next_fill, u64::MAX);
+                (key < *keys).then_some((key, false, false))
+            }
+            Work::Requests { draws, mix } => {
+                let is_write = self.rng.below(100) < u64::from(mix.writes);
                 if self.rng.below(CHECKED_EVERY) == 0 {
                     let at = self.rng.below(CHECKED_KEYS as u64);
                     if window.takes_checked(at as usize) {
@@ -279,27 +291,32 @@ impl LoadSession {
         }
     }
 
-    fn end(&mut self, slot: usize, outcome: Outcome, now: u64) {
-        let Slot::Busy(request) = self.slots[slot] else {
+    fn end(&mut self, outcome: Outcome, now: u64) {
+        let Request::Running(request) = self.request else {
             return self.load.note_wrong("a second outcome of one request".to_string());
         };
-        self.busy -= 1;
         let ended = self.judge(&request, outcome, now);
         let has_failed = matches!(ended, Ended::Failed { .. } | Ended::Unknown);
         if request.is_checked {
             self.samples.push(Sample {
-                client: u64::from(self.number) << 16 | slot as u64,
+                client: u64::from(self.number),
                 key: request.key,
                 write: request.write,
                 invoked: request.invoked,
                 ended,
             });
         }
+        let due = request.next_due.unwrap_or(now);
+        self.request = match has_failed {
+            true => Request::Next { due: due.max(now + BACK_OFF), is_late: false },
+            // This request made the next one wait.
+            false => Request::Next { due, is_late: due < now },
+        };
         let Some(window) = &self.window else { return };
         if has_failed {
             Counters::add(&self.counters.failed);
-            if let Work::Fill { .. } = window.work {
-                self.refill.push(request.key);
+            if let Work::Fill { .. } | Work::Settle { .. } = window.work {
+                self.refill = Some(request.key);
             }
         } else {
             Counters::add(&self.counters.succeeded);
@@ -307,15 +324,10 @@ impl LoadSession {
                 Counters::add(&self.counters.reads);
             }
             if window.is_measured.load(Ordering::Relaxed) {
-                let _ = self.latencies.record(now.saturating_sub(request.since).max(1));
+                let place = self.load.lane(self.place.node, self.place.worker);
+                window.record(place, now.saturating_sub(request.since));
             }
         }
-        let due = request.next_due.unwrap_or(now);
-        self.slots[slot] = match has_failed {
-            true => Slot::Idle { due: due.max(now + BACK_OFF), is_late: false },
-            // This request made the next one wait.
-            false => Slot::Idle { due, is_late: due < now },
-        };
     }
 
     /// The end of a request, and whether its reply may be right.
@@ -344,7 +356,8 @@ impl LoadSession {
     }
 
     fn has_begun(&self, write: WriteId) -> bool {
-        self.others.get(write.session()).is_some_and(|counters| {
+        let all = self.window.as_ref().map(|window| &window.counters[..]).unwrap_or_default();
+        all.get(write.session()).is_some_and(|counters| {
             (1..=counters.writes_begun.load(Ordering::Acquire)).contains(&write.sequence())
         })
     }

@@ -119,7 +119,7 @@ fn stale_read_is_noticed() {
 
 #[test]
 fn every_protocol_runs() {
-    let config = Config { protocols: Vec::new(), ..tiny() };
+    let config = Config { protocols: Vec::new(), reads: vec![Reads::Plain], ..tiny() };
     let report = run(&config, |_| {}).expect("it runs");
     assert_eq!(report.rows.len(), PROTOCOLS.len());
     for row in &report.rows {
@@ -154,8 +154,9 @@ fn every_experiment_makes_its_rows_csv_and_plots() {
     let config = Config { experiments: Experiment::ALL.to_vec(), keys: 100, window, ..tiny() };
     let report = run(&config, |_| {}).expect("it runs");
     let count = |experiment| report.rows.iter().filter(|row| row.experiment == experiment).count();
-    // Uniform, Zipf, Pareto over 10 and 100 keys, at two percentages of writes.
-    assert_eq!(Experiment::ALL.map(count), [1, 8, 4, 4]);
+    // Uniform, Zipf, Pareto over 10 and 100 keys, at two percentages of writes. The protocol has no
+    // leader.
+    assert_eq!(Experiment::ALL.map(count), [1, 8, 4, 4, 0]);
     let csv = report.csv();
     let mut lines = csv.lines();
     assert_eq!(lines.next(), Some(CSV_HEADER));
@@ -198,29 +199,89 @@ fn bad_settings_are_refused_with_a_word() {
     assert!(refused(Config { sessions: 0, ..tiny() }).contains("--sessions"));
     assert!(refused(Config { sweep: vec![0], ..tiny() }).contains("workers"));
     assert!(refused(Config { writes: vec![101], ..tiny() }).contains("--writes"));
+    assert!(refused(Config { reads: Vec::new(), ..tiny() }).contains("--reads"));
     let text = refused(Config { protocols: vec!["raft".to_string()], ..tiny() });
     assert!(text.contains("rmwpaxos"), "{text}");
 }
 
 #[test]
-fn variants_replace_or_join_their_protocols() {
+fn variants_join_their_protocols() {
     let [first, second, ..] = PROTOCOLS else { panic!("there are two protocols") };
     // Names are compared only, so that any protocol may stand for a variant.
-    let of = |suffix: &str| {
-        let mut variant = *first;
-        variant.name = String::leak(format!("{}{suffix}", first.name));
-        variant
+    let mut variant = *first;
+    variant.name = String::leak(format!("{}{AFTER_COMMIT}", first.name));
+    let variants = [variant];
+    let all = with_variants(vec![first, second], &variants).expect("there is a variant");
+    let names: Vec<&str> = all.iter().map(|one| one.name).collect();
+    assert_eq!(names, [first.name, variant.name, second.name]);
+    let none = with_variants(vec![second], &variants);
+    assert!(matches!(none, Err(Error::Usage(text)) if text.contains("no chosen protocol")));
+}
+
+/// Some protocol of one total order, with reads that are weaker than its writes.
+fn ordered() -> &'static str {
+    let is_ordered = |one: &&Registration| {
+        let properties = &one.properties;
+        properties.total_order && properties.consistency == Consistency::SequentialReads
     };
-    let variants = [of(LOCK_STEP), of(AFTER_COMMIT)];
-    let names = |apply, after_commit| {
-        let all = with_variants(vec![first, second], &variants, apply, after_commit);
-        all.expect("there are variants").iter().map(|one| one.name).collect::<Vec<_>>()
+    PROTOCOLS.iter().find(is_ordered).expect("there is one").name
+}
+
+#[test]
+fn weaker_reads_are_measured_beside_linearizable_ones() {
+    let config = Config {
+        protocols: vec!["rmwpaxos".to_string(), ordered().to_string()],
+        writes: vec![50, 100],
+        ..tiny()
     };
-    assert_eq!(names(Apply::Parallel, false), [first.name, second.name]);
-    assert_eq!(names(Apply::LockStep, false), [variants[0].name, second.name]);
-    assert_eq!(names(Apply::Parallel, true), [first.name, variants[1].name, second.name]);
-    for (apply, after_commit) in [(Apply::LockStep, false), (Apply::Parallel, true)] {
-        let none = with_variants(vec![second], &variants, apply, after_commit);
-        assert!(matches!(none, Err(Error::Usage(text)) if text.contains("no chosen protocol")));
+    let report = run(&config, |_| {}).expect("it runs");
+    let rows: Vec<(&str, u32, Reads)> =
+        report.rows.iter().map(|row| (row.protocol, row.writes_percent, row.reads)).collect();
+    let wanted = [
+        ("rmwpaxos", 50, Reads::Plain),
+        ("rmwpaxos", 100, Reads::Plain),
+        (ordered(), 50, Reads::Plain),
+        (ordered(), 50, Reads::Linearizable),
+        (ordered(), 100, Reads::Plain),
+    ];
+    assert_eq!(rows, wanted);
+    let config = Config { reads: vec![Reads::Linearizable], ..config };
+    assert_eq!(run(&config, |_| {}).expect("it runs").rows.len(), 2, "of one protocol");
+}
+
+#[test]
+fn stale_read_is_noticed_where_it_must_not_be() {
+    let update: Arc<dyn Update> = Arc::new(Stale(Default::default()));
+    let config = Config {
+        protocols: vec![ordered().to_string()],
+        reads: vec![Reads::Linearizable],
+        writes: vec![50; 20],
+        window: Duration::from_millis(300),
+        ..tiny()
+    };
+    match run_with(&config, &update, |_| {}) {
+        Ok(report) => panic!("stale reads were believed: {report}"),
+        Err(error) => assert!(error.to_string().contains("not linearizable"), "{error}"),
     }
+}
+
+#[test]
+fn only_the_leader_has_clients_if_asked() {
+    let config = Config {
+        protocols: vec!["rmwpaxos".to_string(), ordered().to_string()],
+        experiments: vec![Experiment::Leader],
+        reads: vec![Reads::Plain],
+        writes: vec![0, 100],
+        rest: Config::default().rest,
+        ..tiny()
+    };
+    // Nodes publish counters late on a machine that is busy otherwise.
+    let is_right = (0..5).any(|_| {
+        let report = run(&config, |_| {}).expect("it runs");
+        assert!(report.rows.iter().all(|row| row.protocol == ordered() && row.operations > 0));
+        assert_eq!(report.rows.len(), 2);
+        // A write needs no message to the leader.
+        report.rows[1].messages_per_operation > 0.0
+    });
+    assert!(is_right, "no run counted the messages of writes");
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use super::Reads;
 use super::draws::Draws;
 use super::samples::Sample;
 
@@ -25,14 +26,28 @@ const DESCRIBED_MAX: usize = 5;
 /// The requests of a window.
 pub(super) enum Work {
     /// Write each key once.
-    Fill { keys: u64 },
+    Fill {
+        keys: u64,
+    },
+    /// Read one key in each session, in one order with all writes. Then each node has them all.
+    Settle {
+        keys: u64,
+    },
     Requests {
         draws: Draws,
-        /// Of a hundred requests.
-        writes: u32,
-        /// Time between two requests of one slot on average; none: as fast as replies come.
-        pause: Option<Duration>,
+        mix: Mix,
     },
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Mix {
+    /// Of a hundred requests.
+    pub(super) writes: u32,
+    pub(super) reads: Reads,
+    /// Only sessions of this node make requests.
+    pub(super) only_node: Option<usize>,
+    /// Time between two requests of one session on average; none: as fast as replies come.
+    pub(super) pause: Option<Duration>,
 }
 
 /// A stretch of load.
@@ -41,6 +56,10 @@ pub(super) struct Window {
     /// Numbers of the checked keys begin here. No earlier window used them.
     pub(super) checked_from: u64,
     checked: [AtomicU32; CHECKED_KEYS],
+    /// Of all sessions.
+    pub(super) counters: Vec<Arc<Counters>>,
+    /// In nanoseconds, one per worker of all nodes.
+    latencies: Vec<Mutex<Histogram<u64>>>,
     /// Latencies count.
     pub(super) is_measured: AtomicBool,
     /// No request begins any more.
@@ -50,24 +69,25 @@ pub(super) struct Window {
 }
 
 /// Results of all sessions at the end of a window.
-pub(super) struct Results {
+#[derive(Default)]
+struct Results {
     /// Sessions that have brought theirs.
-    pub(super) sessions: usize,
-    /// In nanoseconds.
-    pub(super) latencies: Histogram<u64>,
-    pub(super) samples: Vec<Sample>,
+    sessions: usize,
+    samples: Vec<Sample>,
 }
 
 impl Window {
-    pub(super) fn new(work: Work, checked_from: u64) -> Window {
-        let latencies = crate::report::new_histogram();
+    /// `lanes`: workers of all nodes. All `counters` are there.
+    fn new(work: Work, checked_from: u64, counters: Vec<Arc<Counters>>, lanes: usize) -> Window {
         Window {
             work,
             checked_from,
             checked: std::array::from_fn(|_| AtomicU32::new(0)),
+            counters,
+            latencies: (0..lanes).map(|_| Mutex::new(crate::report::new_histogram())).collect(),
             is_measured: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            results: Mutex::new(Results { sessions: 0, latencies, samples: Vec::new() }),
+            results: Mutex::new(Results::default()),
             has_result: Condvar::new(),
         }
     }
@@ -78,27 +98,39 @@ impl Window {
         is_below && self.checked[at].fetch_add(1, Ordering::Relaxed) < CHECKED_MAX
     }
 
+    /// Only one thread records in a lane.
+    pub(super) fn record(&self, lane: usize, nanos: u64) {
+        // Longer than the histogram's range is longer than any time-out.
+        let _ = lock(&self.latencies[lane]).record(nanos.max(1));
+    }
+
+    /// In nanoseconds, of all sessions.
+    pub(super) fn latencies(&self) -> Histogram<u64> {
+        let mut sum = crate::report::new_histogram();
+        for lane in &self.latencies {
+            sum.add(&*lock(lane)).expect("all histograms have the same bounds");
+        }
+        sum
+    }
+
     /// A session has ended all its requests of this window.
-    pub(super) fn bring(&self, latencies: &Histogram<u64>, samples: Vec<Sample>) {
+    pub(super) fn bring(&self, samples: Vec<Sample>) {
         let mut results = lock(&self.results);
         results.sessions += 1;
-        results.latencies.add(latencies).expect("all histograms have the same bounds");
         results.samples.extend(samples);
         self.has_result.notify_all();
     }
 
-    /// Waits until so many sessions have brought their results; none if they take too long.
-    pub(super) fn wait(&self, sessions: usize, most: Duration) -> Option<Results> {
+    /// Waits until all sessions have brought their samples; none if they take too long.
+    pub(super) fn wait(&self, most: Duration) -> Option<Vec<Sample>> {
         let end = Instant::now() + most;
         let mut results = lock(&self.results);
-        while results.sessions < sessions {
+        while results.sessions < self.counters.len() {
             let left = end.checked_duration_since(Instant::now())?;
             let waited = self.has_result.wait_timeout(results, left);
             results = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let empty =
-            Results { sessions: 0, latencies: crate::report::new_histogram(), samples: Vec::new() };
-        Some(std::mem::replace(&mut *results, empty))
+        Some(std::mem::take(&mut results.samples))
     }
 }
 
@@ -141,8 +173,9 @@ impl Totals {
 /// One per cluster.
 pub(super) struct Load {
     pub(super) value_len: usize,
-    /// Requests in progress of one session.
-    pub(super) slots: usize,
+    pub(super) nodes: usize,
+    /// Of a node.
+    pub(super) workers: usize,
     pub(super) seed: u64,
     /// The number of the current window; none at zero.
     number: AtomicU64,
@@ -154,10 +187,11 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn new(value_len: usize, slots: usize, seed: u64) -> Load {
+    pub(super) fn new(value_len: usize, nodes: usize, workers: usize, seed: u64) -> Load {
         Load {
             value_len,
-            slots,
+            nodes,
+            workers,
             seed,
             number: AtomicU64::new(0),
             window: Mutex::new(None),
@@ -180,9 +214,9 @@ impl Load {
         lock(&self.sessions).len()
     }
 
-    /// Copies of all counters: for a session, which checks the writes of others.
-    pub(super) fn counters(&self) -> Vec<Arc<Counters>> {
-        lock(&self.sessions).clone()
+    /// The number of a worker among those of all nodes.
+    pub(super) fn lane(&self, node: usize, worker: usize) -> usize {
+        node * self.workers + worker
     }
 
     pub(super) fn totals(&self) -> Totals {
@@ -195,8 +229,11 @@ impl Load {
         totals
     }
 
-    pub(super) fn begin(&self, window: Window) -> Arc<Window> {
-        let window = Arc::new(window);
+    /// Begins a window for the sessions that there are.
+    pub(super) fn begin(&self, work: Work, checked_from: u64) -> Arc<Window> {
+        let counters = lock(&self.sessions).clone();
+        let lanes = self.nodes * self.workers;
+        let window = Arc::new(Window::new(work, checked_from, counters, lanes));
         *lock(&self.window) = Some(Arc::clone(&window));
         self.number.fetch_add(1, Ordering::Release);
         window

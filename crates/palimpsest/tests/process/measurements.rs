@@ -25,7 +25,7 @@ fn bench_protocols_writes_table_csv_and_plots() {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
     let rows = std::fs::read_to_string(&csv).expect("the rows were written");
-    assert!(rows.starts_with("experiment,protocol,links,nodes,"), "{rows}");
+    assert!(rows.starts_with("experiment,protocol,reads,links,nodes,"), "{rows}");
     assert_eq!(rows.lines().count(), 3, "{rows}");
     for name in ["writes-local.svg", "writes-local.png"] {
         assert!(plots.join(name).is_file(), "{name} is missing");
@@ -61,7 +61,8 @@ fn bench_availability_writes_gaps_and_timelines() {
 fn bench_names_what_it_has() {
     for (line, part) in [
         ("bench protocols --protocols raft", "no protocol is named \"raft\"; there are rmwpaxos"),
-        ("bench protocols --experiments all", "an experiment is writes, skew, load or workers"),
+        ("bench protocols --experiments all", "an experiment is one of writes, skew, load"),
+        ("bench protocols --reads stale", "--reads are plain or linearizable"),
         ("bench protocols --links udp", "links are local or tcp"),
         ("bench protocols --nodes 9", "--nodes is 1 to 7"),
         ("bench availability --protocols raft", "no protocol is named \"raft\""),

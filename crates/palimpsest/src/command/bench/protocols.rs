@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bench::protocols::{self, Apply, Config, Experiment, Links, ProtocolsReport};
+use bench::protocols::{self, Config, Experiment, Links, ProtocolsReport, Reads};
 
 use super::fault;
 use crate::Failure;
@@ -15,14 +15,13 @@ pub(super) struct Args {
     /// Protocols to run [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     protocols: Vec<String>,
-    /// How protocols of one total order apply commands: parallel or lock-step; lock-step runs
-    /// their variants for comparison
-    #[arg(long, value_name = "HOW", default_value_t)]
-    apply: Apply,
+    /// Orders of reads to compare, where a protocol offers both: plain or linearizable
+    #[arg(long, value_delimiter = ',', value_name = "ORDER", default_values_t = Reads::ALL)]
+    reads: Vec<Reads>,
     /// Also run variants that answer once a majority knows the commit (rule Y5)
     #[arg(long)]
     after_commit: bool,
-    /// Any of writes, skew, load and workers
+    /// Any of writes, skew, load, workers and leader
     #[arg(long, value_delimiter = ',', value_name = "NAME",
           default_values_t = Experiment::ALL)]
     experiments: Vec<Experiment>,
@@ -76,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<ProtocolsReport, Failure> {
     let defaults = Config::default();
     let config = Config {
         protocols: args.protocols.clone(),
-        apply: args.apply,
+        reads: args.reads.clone(),
         after_commit: args.after_commit,
         experiments: args.experiments.clone(),
         nodes: args.nodes,

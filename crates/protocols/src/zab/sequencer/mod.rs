@@ -343,6 +343,7 @@ impl Sequencer {
     pub fn stats(&self, stats: &mut Stats) {
         stats.add("entries_applied", self.outlets.handed());
         stats.add("entries_waiting", self.history.last().saturating_sub(self.outlets.handed()));
+        stats.add("leads", u64::from(self.view.leader == Some(self.me)));
         let is_recovering = matches!(self.role, Role::Recalling(_)) || self.meta.is_partial;
         if is_recovering {
             stats.add("shards_recovering", 256);
