@@ -262,6 +262,7 @@ base::mutations! {
     GrantOutlivesEpoch = "caspaxos-grant-outlives-epoch",
     /// A key with a time to live is changed without asking whether that is over.
     GrantSkipsDeadline = "caspaxos-grant-skips-deadline",
+    TombstoneCovers = "caspaxos-tombstone-covers",
     /// A vote does not promise the proposer's next ballot.
     VoteIsNoPromise = "caspaxos-vote-is-no-promise",
     /// A command without effect is answered by a state that is not known to be chosen.

@@ -191,6 +191,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         Mutation::GrantUsedTwice
         | Mutation::GrantOutlivesEpoch
         | Mutation::GrantSkipsDeadline
+        | Mutation::TombstoneCovers
         | Mutation::VoteIsNoPromise
         | Mutation::AnswersUnchosen
         | Mutation::RecoversNoPromise => &["caspaxos"],

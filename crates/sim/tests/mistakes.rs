@@ -85,6 +85,7 @@ mod mistakes {
         // The sets of replicas stay. Only schedules reach the others.
         "caspaxos-grant-outlives-epoch",
         "caspaxos-grant-skips-deadline",
+        "caspaxos-tombstone-covers",
         "caspaxos-recovers-no-promise",
         // `protocols::tests::mutants` catches these, most by schedules made for them.
         "recompute-attempt",

@@ -19,7 +19,7 @@ use crate::toolkit::operation::answer_reads;
 use crate::toolkit::proposers::{Counters, Ops, Rules, is_over};
 use crate::toolkit::report::Reports;
 use crate::toolkit::stamp::Stamp;
-use crate::toolkit::state::{Base, OpId, State};
+use crate::toolkit::state::{Base, OpId, Registry, State};
 
 impl Rules for Grants {
     fn name(&self) -> &'static str {
@@ -191,9 +191,19 @@ impl Machine {
         self.counters.helped += 1;
         let state = match &found.state {
             Some(state) => state.clone(),
-            None => self.finish(cx, Batch::on(&found.state, None)),
+            None => self.tombstone(cx),
         };
         self.accept(cx, active, found.promised, state);
+    }
+
+    /// The first state of a key, without a value. It has a name of this node, and contains none of
+    /// the node's earlier attempts.
+    fn tombstone(&mut self, cx: &Cx<'_>) -> Arc<State> {
+        let named = self.finish(cx, Batch::on(&None, None));
+        match mutation::is(Mutation::TombstoneCovers) {
+            true => named,
+            false => Arc::new(State { done: Registry::default(), ..State::clone(&named) }),
+        }
     }
 
     fn accept(&mut self, cx: &mut Cx<'_>, active: &mut Active, ballot: Stamp, state: Arc<State>) {

@@ -90,6 +90,7 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::GrantUsedTwice, Catch::Schedule(play::caspaxos_grant_of_an_attempt_given_up)),
     (Mutation::GrantOutlivesEpoch, Catch::Schedule(caspaxos::grant_of_another_epoch)),
     (Mutation::GrantSkipsDeadline, Catch::Schedule(caspaxos::grant_of_an_expiring_key)),
+    (Mutation::TombstoneCovers, Catch::Schedule(play::caspaxos_attempt_on_a_vote_that_is_lost)),
     (Mutation::RecoversNoPromise, Catch::Schedule(play::caspaxos_promise_of_a_replica_that_forgot)),
     (Mutation::RecomputeAttempt, Catch::Schedule(play::caspaxos_attempt_that_others_complete)),
     (Mutation::LowExclusion, Catch::Schedule(play::caspaxos_attempt_that_others_complete)),

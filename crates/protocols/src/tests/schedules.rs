@@ -516,6 +516,53 @@ pub(super) fn caspaxos_grant_of_an_attempt_given_up() -> Result<(), String> {
     world.judge(&[A, B, C])
 }
 
+/// A proposer runs its command on a vote of one replica, and is refused. Then it is promised a
+/// higher ballot by replicas without a vote.
+pub(super) fn caspaxos_attempt_on_a_vote_that_is_lost() -> Result<(), String> {
+    let mut world = World::<CasPaxos>::new(3, false, 7);
+    // Ballots of these nodes have higher numbers from now on.
+    for (node, value) in [(A, 1), (B, 2), (B, 3), (B, 4), (B, 5)] {
+        let other = world.ask(node, 1, Ask::Set(value));
+        world.done(other);
+    }
+    world.drain();
+    world.are_own_late = true;
+    world.ask(C, 0, Ask::Set(1));
+    world.carry_own(C);
+    world.carry(C, B, "Prepare");
+    world.carry(B, C, "State");
+    world.carry_own(C);
+    world.bag.clear();
+    let second = world.ask(A, 0, Ask::Set(2));
+    world.carry_own(A);
+    world.carry(A, C, "Prepare");
+    let vote = world.take(C, A, "State");
+    assert!(!vote.is_empty(), "it promised");
+    world.bag.clear();
+    let third = world.ask(B, 0, Ask::Delete);
+    world.carry_own(B);
+    world.carry(B, A, "Prepare");
+    world.carry(A, B, "State");
+    assert!(!world.is_open(third), "a majority knows of no value");
+    world.bag.clear();
+    vote.into_iter().for_each(|letter| world.deliver(letter));
+    world.carry_own(A);
+    world.carry(A, B, "Accept {");
+    world.carry(B, A, "Refused");
+    world.bag.clear();
+    world.wait_for(A, B, "Prepare");
+    world.carry_own(A);
+    world.carry(A, B, "Prepare");
+    world.carry(B, A, "State");
+    world.carry_own(A);
+    world.carry(A, B, "Accept {");
+    world.carry(B, A, "Accepted");
+    world.bag.clear();
+    world.kill(C, 0, 0);
+    world.settle(&[second]);
+    world.judge(&[A, B])
+}
+
 /// A replica promised a ballot and forgot it. It recovers before the proposer of the ballot goes
 /// on, and a proposer with a lower one asks it.
 pub(super) fn caspaxos_promise_of_a_replica_that_forgot() -> Result<(), String> {
