@@ -3,6 +3,7 @@
 //! Each node is a process. Clients of all nodes read and write a few shared keys at a steady rate.
 //! The fault comes after a third of the time, and ends after two thirds.
 //! Figures concern the clients of the *other* nodes, and are compared with a run without a fault.
+//! Where one node leads all others, it and a follower are struck in different runs.
 //! The gap is the longest time in which no client of one of those nodes had a success.
 
 mod report;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use node::registry::PROTOCOLS;
+use node::registry::{PROTOCOLS, Registration};
 use serde::Serialize;
 
 pub use report::{AvailabilityReport, AvailabilityRow, CSV_HEADER, TIMELINE_HEADER};
@@ -23,6 +24,11 @@ use crate::report::LoadReport;
 use crate::resp::{self, RunEnd};
 use crate::workload::{Keys, Mix};
 use crate::{Error, Result};
+
+/// Time-out for a leader to be there.
+const LEADER_MAX: Duration = Duration::from_secs(30);
+/// Runs of one kind, until the victim keeps its role up to the fault.
+const CHOICES_MAX: usize = 5;
 
 /// The victim's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +67,39 @@ impl FromStr for Fault {
 }
 
 impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The part of the victim before the fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// All nodes are alike, or there is no fault.
+    Any,
+    Leader,
+    Follower,
+}
+
+impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Any => "any",
+            Role::Leader => "leader",
+            Role::Follower => "follower",
+        }
+    }
+
+    fn all_of(registration: &Registration, fault: Fault) -> &'static [Role] {
+        match registration.properties.total_order && fault != Fault::None {
+            true => &[Role::Leader, Role::Follower],
+            false => &[Role::Any],
+        }
+    }
+}
+
+impl std::fmt::Display for Role {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -106,17 +145,17 @@ impl Default for Config {
 }
 
 impl Config {
-    fn names(&self) -> Result<Vec<String>> {
-        if self.protocols.is_empty() {
-            return Ok(PROTOCOLS.iter().map(|one| one.name.to_string()).collect());
-        }
-        let names: Vec<&str> = PROTOCOLS.iter().map(|one| one.name).collect();
-        match self.protocols.iter().find(|name| !names.contains(&name.as_str())) {
-            None => Ok(self.protocols.clone()),
-            Some(name) => {
+    fn registrations(&self) -> Result<Vec<&'static Registration>> {
+        let named = |name: &String| {
+            PROTOCOLS.iter().find(|one| one.name == name).ok_or_else(|| {
+                let names: Vec<&str> = PROTOCOLS.iter().map(|one| one.name).collect();
                 let text = format!("no protocol is named {name:?}; there are {}", names.join(", "));
-                Err(Error::Usage(text))
-            }
+                Error::Usage(text)
+            })
+        };
+        match self.protocols.is_empty() {
+            true => Ok(PROTOCOLS.iter().collect()),
+            false => self.protocols.iter().map(named).collect(),
         }
     }
 
@@ -145,7 +184,7 @@ pub fn run(
 ) -> Result<AvailabilityReport> {
     config.check()?;
     let mut rows = Vec::new();
-    for name in config.names()? {
+    for registration in config.registrations()? {
         // Forwarders cost time of processors: only cuts need them.
         for is_cut in [false, true] {
             let faults: Vec<Fault> =
@@ -153,12 +192,14 @@ pub fn run(
             if faults.is_empty() {
                 continue;
             }
-            let mut group = Group::start(config, &name, is_cut)?;
+            let mut group = Group::start(config, registration.name, is_cut)?;
             for repetition in 0..config.repetitions {
                 for &fault in &faults {
-                    let row = group.run(fault, repetition)?;
-                    progress(&row);
-                    rows.push(row);
+                    for &role in Role::all_of(registration, fault) {
+                        let row = group.run_as(fault, role, repetition)?;
+                        progress(&row);
+                        rows.push(row);
+                    }
                 }
             }
         }
@@ -177,11 +218,17 @@ struct Group<'a> {
 impl Group<'_> {
     fn start<'a>(config: &'a Config, protocol: &str, is_cut: bool) -> Result<Group<'a>> {
         let mut of_cluster = config.cluster.clone();
-        of_cluster.arguments.extend(["--protocol".to_string(), protocol.to_string()]);
         if is_cut {
             Proxies::choose_ports(&mut of_cluster)?;
         }
-        let cluster = Cluster::prepare(&of_cluster)?;
+        let mut cluster = Cluster::prepare(&of_cluster)?;
+        // Databases without clients would have leaders of their own.
+        let file = cluster.dir().join("database.toml");
+        let text = format!("[[database]]\nindex = 0\nprotocol = \"{protocol}\"\n");
+        std::fs::write(&file, text).map_err(Error::io(file.display().to_string()))?;
+        for node in &mut cluster.nodes {
+            node.arguments.extend(["--config".to_string(), file.display().to_string()]);
+        }
         let proxies = match is_cut {
             true => Some(Proxies::listen(&cluster, &of_cluster.peer_ports)?),
             false => None,
@@ -203,8 +250,51 @@ impl Group<'_> {
         Ok(())
     }
 
-    fn run(&mut self, fault: Fault, repetition: usize) -> Result<AvailabilityRow> {
-        let victim = repetition % self.cluster.nodes.len();
+    /// Runs with a victim of this role. It may lose the role before the fault: then once more.
+    fn run_as(&mut self, fault: Fault, role: Role, repetition: usize) -> Result<AvailabilityRow> {
+        for _ in 0..CHOICES_MAX {
+            let victim = self.victim(role, repetition)?;
+            if let Some(row) = self.run(fault, role, (repetition, victim))? {
+                return Ok(row);
+            }
+        }
+        Err(Error::Protocol(format!("{}: the leader changes all the time", self.protocol)))
+    }
+
+    fn victim(&self, role: Role, repetition: usize) -> Result<usize> {
+        let count = self.cluster.nodes.len();
+        if role == Role::Any {
+            return Ok(repetition % count);
+        }
+        let mut leader = None;
+        process::wait_until(LEADER_MAX, || {
+            leader = self.cluster.leader();
+            leader.is_some()
+        });
+        let no_leader = || Error::Protocol(format!("{}: there is no leader", self.protocol));
+        let leader = leader.ok_or_else(no_leader)?;
+        match role {
+            Role::Leader => Ok(leader),
+            Role::Follower | Role::Any => Ok((leader + 1 + repetition % (count - 1)) % count),
+        }
+    }
+
+    /// Whether the victim still has its role.
+    fn has_role(&self, role: Role, victim: usize) -> bool {
+        match role {
+            Role::Any => true,
+            Role::Leader => self.cluster.leader() == Some(victim),
+            Role::Follower => self.cluster.leader().is_some_and(|leader| leader != victim),
+        }
+    }
+
+    /// None if the victim lost its role before the fault.
+    fn run(
+        &mut self,
+        fault: Fault,
+        role: Role,
+        (repetition, victim): (usize, usize),
+    ) -> Result<Option<AvailabilityRow>> {
         // The victim's address comes last.
         let mut addresses = self.cluster.addresses();
         let last = addresses.len() - 1;
@@ -224,20 +314,25 @@ impl Group<'_> {
         };
         let (writes, reads) = (load(Mix::SET, 1), load(Mix::GET, 2));
         let third = self.config.window / 3;
+        let mut has_role = false;
         let (written, read, faults) = std::thread::scope(|scope| {
             let writes = scope.spawn(|| resp::run(&writes));
             let reads = scope.spawn(|| resp::run(&reads));
             std::thread::sleep(Duration::from_millis(500) + third);
-            self.strike(fault, victim);
+            has_role = self.has_role(role, victim);
+            if has_role {
+                self.strike(fault, victim);
+            }
             std::thread::sleep(third);
-            let healed = self.heal(fault, victim);
+            let healed = if has_role { self.heal(fault, victim) } else { Ok(()) };
             let failed = |_| Error::Protocol("a client panicked".to_string());
             (writes.join().map_err(failed), reads.join().map_err(failed), healed)
         });
         let (written, read) = (written??, read??);
         faults?;
         self.cluster.wait_all_ready()?;
-        Ok(self.row(fault, repetition, victim, &written, &read))
+        let row = || self.row(fault, role, (repetition, victim), (&written, &read));
+        Ok(has_role.then(row))
     }
 
     fn pid(&self, victim: usize) -> Option<u32> {
@@ -274,10 +369,9 @@ impl Group<'_> {
     fn row(
         &self,
         fault: Fault,
-        repetition: usize,
-        victim: usize,
-        written: &LoadReport,
-        read: &LoadReport,
+        role: Role,
+        (repetition, victim): (usize, usize),
+        (written, read): (&LoadReport, &LoadReport),
     ) -> AvailabilityRow {
         let gap = |report: &LoadReport| {
             let others = &report.gaps[..report.gaps.len() - 1];
@@ -288,6 +382,7 @@ impl Group<'_> {
             fault,
             repetition,
             victim: self.cluster.nodes[victim].id,
+            role,
             write_gap_ms: gap(written),
             read_gap_ms: gap(read),
             writes: written.operations,

@@ -184,6 +184,13 @@ impl Cluster {
         self.nodes.iter().map(|node| node.resp).collect()
     }
 
+    /// The node that leads the one order of all writes; none while there is no single one.
+    pub fn leader(&self) -> Option<usize> {
+        let leads = |node: &Node| info(node.resp, "palimpsest", "leads") == Some(1);
+        let mut leaders = (0..self.nodes.len()).filter(|&at| leads(&self.nodes[at]));
+        leaders.next().filter(|_| leaders.next().is_none())
+    }
+
     /// Processes that run.
     pub fn pids(&self) -> Vec<u32> {
         self.nodes.iter().filter_map(|node| Some(node.process.as_ref()?.pid())).collect()

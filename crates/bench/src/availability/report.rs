@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Config, Fault, Outputs};
+use super::{Config, Fault, Outputs, Role};
 use crate::plot::chart::{Across, Chart, ChartLine, Panel};
 use crate::plot::{COLOURS, save};
 use crate::report::median;
@@ -19,6 +19,7 @@ pub struct AvailabilityRow {
     pub repetition: usize,
     /// The node with the fault.
     pub victim: u16,
+    pub role: Role,
     /// Longest time in which no client of one of the other nodes had a success.
     pub write_gap_ms: f64,
     pub read_gap_ms: f64,
@@ -45,22 +46,30 @@ pub struct AvailabilityReport {
 
 /// Columns of the gaps, in order.
 pub const CSV_HEADER: &str =
-    "protocol,fault,repetition,victim,write_gap_ms,read_gap_ms,writes,reads,failed";
+    "protocol,fault,repetition,victim,role,write_gap_ms,read_gap_ms,writes,reads,failed";
 
 /// Columns of the timelines, in order. Time counts from the fault.
 pub const TIMELINE_HEADER: &str =
-    "protocol,fault,repetition,seconds,writes_per_second,reads_per_second";
+    "protocol,fault,role,repetition,seconds,writes_per_second,reads_per_second";
 
 /// The runs of one fault on one protocol.
 struct Series<'a> {
     protocol: &'a str,
     fault: Fault,
+    role: Role,
     rows: Vec<&'a AvailabilityRow>,
 }
 
 impl Series<'_> {
     fn gaps(&self, gap: impl Fn(&AvailabilityRow) -> f64) -> Vec<f64> {
         self.rows.iter().map(|row| gap(row)).collect()
+    }
+
+    fn label(&self) -> String {
+        match self.role {
+            Role::Any => self.protocol.to_string(),
+            role => format!("{}, its {role}", self.protocol),
+        }
     }
 
     /// The run with the middle gap of writes.
@@ -87,13 +96,13 @@ impl AvailabilityReport {
     fn series(&self) -> Vec<Series<'_>> {
         let mut all: Vec<Series<'_>> = Vec::new();
         for row in &self.rows {
-            let is_same =
-                |it: &&mut Series<'_>| it.protocol == row.protocol && it.fault == row.fault;
+            let AvailabilityRow { protocol, fault, role, .. } = row;
+            let is_same = |it: &&mut Series<'_>| {
+                (it.protocol, it.fault, it.role) == (protocol.as_str(), *fault, *role)
+            };
             match all.iter_mut().find(is_same) {
                 Some(series) => series.rows.push(row),
-                None => {
-                    all.push(Series { protocol: &row.protocol, fault: row.fault, rows: vec![row] })
-                }
+                None => all.push(Series { protocol, fault: *fault, role: *role, rows: vec![row] }),
             }
         }
         all
@@ -124,10 +133,10 @@ impl AvailabilityReport {
     pub fn csv(&self) -> String {
         let mut text = format!("{CSV_HEADER}\n");
         for row in &self.rows {
-            let AvailabilityRow { protocol, fault, repetition, victim, .. } = row;
+            let AvailabilityRow { protocol, fault, repetition, victim, role, .. } = row;
             let AvailabilityRow { write_gap_ms, read_gap_ms, writes, reads, failed, .. } = row;
             text += &format!(
-                "{protocol},{fault},{repetition},{victim},{write_gap_ms:.1},{read_gap_ms:.1},{writes},{reads},{failed}\n"
+                "{protocol},{fault},{repetition},{victim},{role},{write_gap_ms:.1},{read_gap_ms:.1},{writes},{reads},{failed}\n"
             );
         }
         text
@@ -140,10 +149,10 @@ impl AvailabilityReport {
         for row in &self.rows {
             let both = row.writes_per_second.iter().zip(&row.reads_per_second);
             for (at, (writes, reads)) in both.enumerate() {
-                let AvailabilityRow { protocol, fault, repetition, .. } = row;
+                let AvailabilityRow { protocol, fault, role, repetition, .. } = row;
                 let seconds = self.seconds(at);
                 text += &format!(
-                    "{protocol},{fault},{repetition},{seconds:.3},{writes:.0},{reads:.0}\n"
+                    "{protocol},{fault},{role},{repetition},{seconds:.3},{writes:.0},{reads:.0}\n"
                 );
             }
         }
@@ -169,20 +178,21 @@ impl AvailabilityReport {
     }
 
     fn chart(&self, fault: Fault) -> Chart {
-        let mut protocols: Vec<&str> = Vec::new();
-        for row in &self.rows {
-            if !protocols.contains(&row.protocol.as_str()) {
-                protocols.push(&row.protocol);
+        let all = self.series();
+        let mut labels: Vec<String> = Vec::new();
+        for label in all.iter().filter(|it| it.fault == fault).map(Series::label) {
+            if !labels.contains(&label) {
+                labels.push(label);
             }
         }
-        let all = self.series();
         let panel = |y_label: &str, values: fn(&AvailabilityRow) -> &Vec<f64>| {
             let line = |series: &Series<'_>| {
                 let row = series.typical()?;
-                let at = protocols.iter().position(|name| *name == series.protocol)?;
+                let label = series.label();
+                let at = labels.iter().position(|other| *other == label)?;
                 let points = values(row).iter().enumerate();
                 Some(ChartLine {
-                    label: series.protocol.to_string(),
+                    label,
                     colour: (at + 1) % COLOURS.len(),
                     is_dashed: false,
                     is_loose: false,
@@ -217,10 +227,16 @@ impl AvailabilityReport {
 /// Protocol, fault and gaps.
 impl fmt::Display for AvailabilityRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AvailabilityRow { protocol, fault, victim, write_gap_ms, read_gap_ms, .. } = self;
+        let AvailabilityRow { protocol, fault, victim, role, .. } = self;
+        let AvailabilityRow { write_gap_ms, read_gap_ms, .. } = self;
+        let role = match role {
+            Role::Any => "",
+            Role::Leader => ", the leader",
+            Role::Follower => ", a follower",
+        };
         write!(
             f,
-            "{protocol}, {fault} of node {victim}: {write_gap_ms:.0} ms without a write, {read_gap_ms:.0} ms without a read"
+            "{protocol}, {fault} of node {victim}{role}: {write_gap_ms:.0} ms without a write, {read_gap_ms:.0} ms without a read"
         )
     }
 }
@@ -243,7 +259,7 @@ impl fmt::Display for AvailabilityReport {
             "longest time without a success at one of the other nodes, in ms: median and longest of the runs\n"
         )?;
         let cells = ["writes", "longest", "reads", "longest", "op/s", "failed", "runs"];
-        write!(f, "{:<16}{:<8}", "protocol", "fault")?;
+        write!(f, "{:<16}{:<16}", "protocol", "fault")?;
         cells.iter().try_for_each(|cell| write!(f, "{cell:>10}"))?;
         writeln!(f)?;
         for series in self.series() {
@@ -253,11 +269,14 @@ impl fmt::Display for AvailabilityReport {
             let done: u64 = series.rows.iter().map(|row| row.writes + row.reads).sum();
             let seconds = self.window_s * series.rows.len() as f64;
             let failed: u64 = series.rows.iter().map(|row| row.failed).sum();
+            let fault = match series.role {
+                Role::Any => series.fault.to_string(),
+                role => format!("{} {role}", series.fault),
+            };
             writeln!(
                 f,
-                "{:<16}{:<8}{:>10.1}{:>10.1}{:>10.1}{:>10.1}{:>10.0}{failed:>10}{:>10}",
+                "{:<16}{fault:<16}{:>10.1}{:>10.1}{:>10.1}{:>10.1}{:>10.0}{failed:>10}{:>10}",
                 series.protocol,
-                series.fault,
                 median(&writes),
                 longest(&writes),
                 median(&reads),
@@ -280,6 +299,7 @@ mod tests {
             fault,
             repetition,
             victim: 1,
+            role: Role::Any,
             write_gap_ms: gap,
             read_gap_ms: gap / 2.0,
             writes: 10,
@@ -307,6 +327,24 @@ mod tests {
     }
 
     #[test]
+    fn leaders_and_followers_have_lines_of_their_own() {
+        let mut report = report();
+        for (at, row) in report.rows.iter_mut().filter(|it| it.fault == Fault::Kill).enumerate() {
+            row.role = if at == 0 { Role::Leader } else { Role::Follower };
+        }
+        let text = report.to_string();
+        let cells = |role: &str| -> Vec<String> {
+            let line = text.lines().find(|line| line.contains(role)).expect("there is a row");
+            line.split_whitespace().map(str::to_string).collect()
+        };
+        assert_eq!(cells("leader")[..5], ["abd", "kill", "leader", "30.0", "30.0"], "{text}");
+        assert_eq!(cells("follower")[..5], ["abd", "kill", "follower", "15.0", "20.0"], "{text}");
+        let labels: Vec<String> =
+            report.chart(Fault::Kill).panels[0].lines.iter().map(|it| it.label.clone()).collect();
+        assert_eq!(labels, ["abd, its leader", "abd, its follower"]);
+    }
+
+    #[test]
     fn tables_have_a_line_per_run_and_slice() {
         let report = report();
         for (csv, header, lines) in
@@ -318,7 +356,7 @@ mod tests {
             assert_eq!(csv.lines().count(), lines + 1);
         }
         // Of three slices the fault comes at the end of the first.
-        assert!(report.timeline_csv().contains("abd,kill,0,-0.050,100,200"));
+        assert!(report.timeline_csv().contains("abd,kill,any,0,-0.050,100,200"));
     }
 
     #[test]

@@ -48,13 +48,27 @@ fn bench_availability_writes_gaps_and_timelines() {
     let lines: Vec<&str> = gaps.lines().collect();
     assert_eq!(
         lines[0],
-        "protocol,fault,repetition,victim,write_gap_ms,read_gap_ms,writes,reads,failed"
+        "protocol,fault,repetition,victim,role,write_gap_ms,read_gap_ms,writes,reads,failed"
     );
-    assert!(lines[1].starts_with("rmwpaxos,kill,0,1,"), "{gaps}");
-    assert!(lines[2].starts_with("rmwpaxos,cut,0,1,"), "{gaps}");
+    assert!(lines[1].starts_with("rmwpaxos,kill,0,1,any,"), "{gaps}");
+    assert!(lines[2].starts_with("rmwpaxos,cut,0,1,any,"), "{gaps}");
     let timeline = std::fs::read_to_string(scratch.path().join("gaps-timeline.csv"));
     // Fifteen slices of each run.
     assert_eq!(timeline.expect("it was written").lines().count(), 1 + 2 * 15);
+}
+
+#[test]
+fn bench_availability_strikes_the_leader_and_a_follower() {
+    let args = words(
+        "bench availability --protocols zab --faults kill --repeat 1 --time 1.5 --clients 1 \
+         --durability volatile --json",
+    );
+    let output = run(&args);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    for role in ["\"role\": \"leader\"", "\"role\": \"follower\""] {
+        assert_eq!(text.matches(role).count(), 1, "{role}: {text}");
+    }
 }
 
 #[test]
