@@ -176,6 +176,12 @@ where
             }
         }
         let of_point = if line.is_dashed { colour.stroke_width(2) } else { colour.filled() };
+        if line.is_dashed {
+            // The line must not show inside of a hollow point.
+            chart.draw_series(
+                path.clone().map(|point| Circle::new(point, radius, WHITE.filled())),
+            )?;
+        }
         chart.draw_series(path.map(|point| Circle::new(point, radius, of_point)))?;
     }
     Ok(())
@@ -230,6 +236,9 @@ impl Chart {
             };
             for (from, to) in pieces {
                 area.draw(&PathElement::new([(x + from, y), (x + to, y)], style))?;
+            }
+            if line.is_dashed {
+                area.draw(&Circle::new((x + 19, y), 5, WHITE.filled()))?;
             }
             area.draw(&Circle::new((x + 19, y), 5, of_point))?;
             area.draw(&Text::new(line.label.as_str(), (x + 50, y - 9), text.clone()))?;

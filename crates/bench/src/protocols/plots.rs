@@ -85,20 +85,8 @@ impl<'a> Plot<'a> {
     fn writes(&self) -> Chart {
         let x = |row: &Row| f64::from(row.writes_percent);
         let total = self.lines(Experiment::Writes, |row| Some((x(row), row.per_second)));
-        let mut per_core = self.lines(Experiment::Writes, |row| Some((x(row), row.per_core)));
-        for (name, colour) in self.labels() {
-            let points = published::curve(&name);
-            let label = format!("{name}, published");
-            if !points.is_empty() && per_core.iter().any(|line| line.label == name) {
-                per_core.push(ChartLine {
-                    label,
-                    colour,
-                    is_dashed: true,
-                    is_loose: false,
-                    points,
-                });
-            }
-        }
+        let per_core = self.lines(Experiment::Writes, |row| Some((x(row), row.per_core)));
+        let per_core = with_published(per_core, published::curve);
         let panel = |y_label: &str, is_linear, lines| Panel {
             across: Across::Percent,
             x_label: "writes, % of operations".to_string(),
@@ -157,7 +145,9 @@ impl<'a> Plot<'a> {
     fn load(&self) -> Chart {
         let x = |row: &Row| f64::from(row.load_percent);
         let avg = self.lines(Experiment::Load, |row| Some((x(row), row.latency_avg_us)));
+        let avg = with_published(avg, |name| published::latencies(name, false));
         let p99 = self.lines(Experiment::Load, |row| Some((x(row), row.latency_p99_us)));
+        let p99 = with_published(p99, |name| published::latencies(name, true));
         let panel = |y_label: &str, lines| Panel {
             across: Across::Percent,
             x_label: "load, % of the protocol's peak with writes only".to_string(),
@@ -219,6 +209,22 @@ impl<'a> Plot<'a> {
         ];
         Chart { title: self.title("Clients of the leader only"), panels }
     }
+}
+
+/// Adds a dashed line for each that has published points.
+fn with_published(
+    mut lines: Vec<ChartLine>,
+    points: impl Fn(&str) -> Vec<(f64, f64)>,
+) -> Vec<ChartLine> {
+    let published = lines.iter().filter_map(|line| {
+        let points = points(&line.label);
+        let label = format!("{}, published", line.label);
+        let is_there = !points.is_empty();
+        is_there.then(|| ChartLine { label, is_dashed: true, points, ..line.clone() })
+    });
+    let published: Vec<ChartLine> = published.collect();
+    lines.extend(published);
+    lines
 }
 
 /// The name of a row's line.

@@ -69,6 +69,13 @@ pub(super) fn latency(protocol: &str, load: u32) -> Option<(f64, f64)> {
     Some((avg.value, find(protocol, Figure::LatencyP99, load)?.value))
 }
 
+/// Points of latency in microseconds over the load: averages, or 99th percentiles.
+pub(super) fn latencies(protocol: &str, is_p99: bool) -> Vec<(f64, f64)> {
+    let figure = if is_p99 { Figure::LatencyP99 } else { Figure::LatencyAvg };
+    let is_it = |line: &&Line| line.protocol == protocol && line.figure == figure;
+    LINES.iter().filter(is_it).map(|line| (f64::from(line.percent), line.value)).collect()
+}
+
 /// Points of throughput per core over the percentage of writes.
 pub(super) fn curve(protocol: &str) -> Vec<(f64, f64)> {
     let is_it =
@@ -91,6 +98,9 @@ mod tests {
         }
         for protocol in ["abd", "classic-paxos", "craq", "hermes", "zab"] {
             assert_eq!(curve(protocol).len(), 7, "{protocol}");
+            for is_p99 in [false, true] {
+                assert_eq!(latencies(protocol, is_p99).len(), 4, "{protocol}");
+            }
         }
     }
 
