@@ -10,7 +10,7 @@ use base::{Millis, sometimes};
 use bytes::Bytes;
 use protocols::{
     Absence, Consistency, Context, Effects, Env, Event, GroupEvent, Lease, Message, Metas, Parting,
-    Peer, Protocol, RegisterCache, Request, Scan, Scanned, Scope, Stats, TimerId, Touches, Uptime,
+    Peer, Protocol, RegisterCache, Request, Scan, Scanned, Scope, Stats, TimerId, Uptime,
     Violation, WARMED, Weight,
 };
 use smallvec::SmallVec;
@@ -147,12 +147,11 @@ pub(crate) trait Engine: Send {
 /// The frame's shard chose the worker. The message names the register or shard to load.
 fn decode<P: Protocol>(raw: &RawMessage<'_>) -> Result<P::Message, Malformed> {
     let message = P::Message::from_bytes(raw.bytes)?;
-    let named = match message.touches() {
-        Touches::Key(key) => key.shard(),
-        Touches::Shard(shard) => shard,
-        Touches::Nothing => raw.shard,
-    };
-    if named == raw.shard { Ok(message) } else { Err(Malformed) }
+    if message.shard().is_none_or(|shard| shard == raw.shard) {
+        Ok(message)
+    } else {
+        Err(Malformed)
+    }
 }
 
 pub(crate) fn shard_of(hash: u64) -> Shard {

@@ -224,6 +224,10 @@ base::mutations! {
     AnswerNewer = "answer-newer",
     /// Messages of an epoch that has ended still count.
     OldEpochCounts = "group-old-epoch-counts",
+    /// A range of acknowledgements leaves once its first one is durable.
+    RangeByFirstTicket = "hermes-range-by-first-ticket",
+    /// A range of acknowledgements covers numbers that did not come.
+    RangesOverGaps = "hermes-ranges-over-gaps",
     /// A message counts though its sender is another process than the configuration names.
     AnyProcessCounts = "group-any-process-counts",
     /// A read is answered from the own state whether or not the lease holds.

@@ -125,11 +125,7 @@ pub trait Message: Wire + Debug + Send {
 
     /// The shard whose worker handles it; `None` for a message to the worker that sends it.
     fn shard(&self) -> Option<Shard> {
-        match self.touches() {
-            Touches::Key(key) => Some(key.shard()),
-            Touches::Shard(shard) => Some(shard),
-            Touches::Nothing => None,
-        }
+        self.touches().shard()
     }
 
     /// True if the receiver must store the message's content. A node whose medium cannot keep up
@@ -147,6 +143,17 @@ pub enum Touches<'a> {
     Key(&'a Key),
     Shard(Shard),
     Nothing,
+}
+
+impl Touches<'_> {
+    #[must_use]
+    pub fn shard(&self) -> Option<Shard> {
+        match self {
+            Touches::Key(key) => Some(key.shard()),
+            Touches::Shard(shard) => Some(*shard),
+            Touches::Nothing => None,
+        }
+    }
 }
 
 /// The parameters of an instance.
@@ -236,11 +243,7 @@ impl<P: Protocol> Event<P> {
         match self {
             Event::Request(Request { key, .. }) | Event::Explain { key, .. } => Some(key.shard()),
             Event::List { from_hash, .. } => Some(Shard((from_hash >> 56) as u8)),
-            Event::Peer { message, .. } => match message.touches() {
-                Touches::Key(key) => Some(key.shard()),
-                Touches::Shard(shard) => Some(shard),
-                Touches::Nothing => None,
-            },
+            Event::Peer { message, .. } => message.touches().shard(),
             Event::Forgotten { shard } => Some(*shard),
             Event::Scanned(Scanned { records, .. }) => records.first().map(|(key, _)| key.shard()),
             Event::PeerReset { .. }

@@ -209,6 +209,12 @@ impl<R> RegisterCache<R> {
         }
     }
 
+    /// True if the register is in memory, though the event may not name it.
+    #[must_use]
+    pub fn is_resident(&self, key: &Key) -> bool {
+        self.find(key).is_some() || self.absence == Absence::Certain
+    }
+
     /// # Panics
     /// If the register is not resident: the event did not name it and it was not pinned.
     #[must_use]
@@ -376,11 +382,6 @@ impl<R> RegisterCache<R> {
 
 /// The worker's side. A protocol must not call these.
 impl<R> RegisterCache<R> {
-    #[must_use]
-    pub fn is_resident(&self, key: &Key) -> bool {
-        self.find(key).is_some() || self.absence == Absence::Certain
-    }
-
     /// True if the register has no entry and is known to have no stored record.
     fn is_known_absent(&self, key: &Key) -> bool {
         match self.absence {

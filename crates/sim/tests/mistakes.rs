@@ -99,6 +99,8 @@ mod mistakes {
         "group-read-without-lease",
         "group-copy-from-shadow",
         "hermes-ack-before-durable",
+        "hermes-range-by-first-ticket",
+        "hermes-ranges-over-gaps",
         "hermes-abort-on-higher",
         "hermes-replay-live-rmw",
     ];

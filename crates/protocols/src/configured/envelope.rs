@@ -132,6 +132,13 @@ impl<M: protocol::Message> protocol::Message for Envelope<M> {
         }
     }
 
+    fn shard(&self) -> Option<Shard> {
+        match self {
+            Envelope::Member { message, .. } => message.shard(),
+            _ => self.touches().shard(),
+        }
+    }
+
     fn is_write(&self) -> bool {
         match self {
             Envelope::Member { message, .. } => message.is_write(),

@@ -2,7 +2,7 @@
 
 use types::{Access, Key, NodeId, Outcome};
 
-use super::lane::{Lane, Origin, Pend, Waiting};
+use super::lane::{Asked, Lane, Origin, Pend, Waiting};
 use super::message::Message;
 use super::register::Register;
 use super::version::Version;
@@ -14,6 +14,7 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{Context, Request};
 use crate::register_cache::CachedRegister;
 use crate::replicas::{Places, place};
+use crate::toolkit::acks::Numbered;
 use crate::toolkit::content::{Content, Effect};
 
 /// Requests in progress or waiting.
@@ -101,8 +102,9 @@ impl Hermes {
         register: Register,
         origin: Option<Origin>,
     ) {
+        let number = self.asks.add(Asked { key: key.clone(), acks: 0 });
         let since = cx.now;
-        let pend = Pend { register, acks: 0, resend_after: RESEND_FIRST, since, origin };
+        let pend = Pend { register, number, resend_after: RESEND_FIRST, since, origin };
         self.lane(cx, key).pend = Some(pend);
         self.ask_all(cx, key);
     }
@@ -113,41 +115,73 @@ impl Hermes {
         let Some(pend) = &mut lane.pend else { return };
         pend.resend_after = RESEND_FIRST;
         lane.act_at = cx.now + pend.resend_after;
-        ask(cx, key, pend);
+        self.ask(cx, key);
+    }
+
+    /// Sends the write to every member without an acknowledgement. This one counts itself once its
+    /// own copy is durable.
+    fn ask(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let Some(Pend { register, number, .. }) = self.pend(key) else { return };
+        let (ask, lacking, me) =
+            (self.asks.ask(*number), self.lacking(cx, *number), cx.replicas.me());
+        for &node in lacking.iter().filter(|&&node| node != me) {
+            let (key, register) = (key.clone(), register.clone());
+            cx.send_now(node, Message::Invalidate { ask: Some(ask), key, register });
+        }
+        if lacking.contains(&me) {
+            self.acks.add(me, ask, key.shard(), cx.cache.ticket(key));
+        }
+    }
+
+    fn pend(&self, key: &Key) -> Option<&Pend> {
+        self.lanes.get(key).and_then(|lane| lane.pend.as_ref())
+    }
+
+    /// The members without an acknowledgement.
+    fn lacking(&self, cx: &Cx<'_, '_>, number: u64) -> Vec<NodeId> {
+        let acks = self.asks.get(number).map_or(0, |asked| asked.acks);
+        let nodes = cx.set.nodes().iter().enumerate();
+        nodes.filter(|&(index, _)| acks & place(index) == 0).map(|(_, &node)| node).collect()
     }
 
     /// [HERMES 3.2, coordinator on ACK]
-    pub(super) fn on_ack(
-        &mut self,
-        cx: &mut Cx<'_, '_>,
-        from: NodeId,
-        key: &Key,
-        version: Version,
-    ) {
-        let Some(pend) = self.lanes.get_mut(key).and_then(|lane| lane.pend.as_mut()) else {
-            return;
-        };
-        if pend.register.version != version {
+    pub(super) fn on_ack(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, acks: &Numbered) {
+        if acks.stream != self.asks.stream() {
             return;
         }
-        pend.acks |= cx.set.index(from).map_or(0, place);
-        if mutation::is(Mutation::AcksWithoutShadows) {
-            pend.acks |= shadows(cx);
+        self.validated.note_workers(from, acks);
+        for number in acks.numbers.iter() {
+            let Some(asked) = self.asks.get_mut(number) else { continue };
+            asked.acks |= cx.set.index(from).map_or(0, place);
+            if mutation::is(Mutation::AcksWithoutShadows) {
+                asked.acks |= shadows(cx);
+            }
+            let is_held = match mutation::is(Mutation::ValidateByMajority) {
+                true => cx.set.is_quorum_of(asked.acks),
+                false => cx.set.is_all_of(asked.acks),
+            };
+            if is_held {
+                let key = asked.key.clone();
+                self.on_held(cx, &key);
+            }
         }
-        let is_held = match mutation::is(Mutation::ValidateByMajority) {
-            true => cx.set.is_quorum_of(pend.acks),
-            false => cx.set.is_all_of(pend.acks),
-        };
-        if !is_held {
-            return;
-        }
+    }
+
+    /// Every member holds the key's write, or a newer one.
+    fn on_held(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let Some(Pend { register, number, .. }) = self.pend(key) else { return };
+        let (number, version) = (*number, register.version);
         if let Some(register) = cx.cache.get_mut(key)
             && register.version == version
         {
             register.is_valid = true;
             cx.cache.persist_before_eviction(key);
             for node in cx.others() {
-                cx.send_now(node, Message::Validate { key: key.clone(), version });
+                if self.asks.is_recent(number) {
+                    self.validated.add_commit(node, self.asks.ask(number), key.shard());
+                } else {
+                    cx.send_now(node, Message::Validate { key: key.clone(), version });
+                }
             }
         }
         self.end_pend(cx, key);
@@ -156,10 +190,14 @@ impl Hermes {
     /// Ends the key's write, if any, with success.
     pub(super) fn end_pend(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        if let Some(Pend { origin: Some(origin), .. }) = lane.pend.take() {
+        let pend = lane.pend.take();
+        lane.act_at = cx.now + PATIENCE;
+        if let Some(pend) = &pend {
+            self.asks.end(pend.number);
+        }
+        if let Some(Pend { origin: Some(origin), .. }) = pend {
             cx.fx.reply(origin.waiting.request.tag, Outcome::Reply(origin.reply));
         }
-        lane.act_at = cx.now + PATIENCE;
         self.advance(cx, key);
     }
 
@@ -172,7 +210,11 @@ impl Hermes {
         if lane.pend.as_ref().is_some_and(goes_on) {
             return;
         }
-        if let Some(Pend { origin: Some(origin), .. }) = lane.pend.take() {
+        let pend = lane.pend.take();
+        if let Some(pend) = &pend {
+            self.asks.end(pend.number);
+        }
+        if let Some(Pend { origin: Some(origin), .. }) = pend {
             if mutation::is(Mutation::AbortOnHigher) {
                 cx.fx.reply(origin.waiting.request.tag, Outcome::NoQuorum);
             } else {
@@ -189,9 +231,9 @@ impl Hermes {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         lane.act_at = cx.now;
         if let Some(pend) = &mut lane.pend {
-            if !mutation::is(Mutation::AcksOutliveEpoch) {
-                pend.acks = 0;
-            }
+            let acks = self.asks.end(pend.number).map_or(0, |asked| asked.acks);
+            let acks = if mutation::is(Mutation::AcksOutliveEpoch) { acks } else { 0 };
+            pend.number = self.asks.add(Asked { key: key.clone(), acks });
             pend.since = cx.now;
             self.ask_all(cx, key);
         }
@@ -207,14 +249,15 @@ impl Hermes {
         if lane.act_at <= cx.now {
             match &mut lane.pend {
                 Some(pend) => {
-                    ask(cx, key, pend);
-                    if pend.since + stall(cx) <= cx.now {
-                        let me = cx.replicas.me();
-                        let lacking = lacking(cx, pend).into_iter().filter(|&node| node != me);
-                        cx.fx.suspects.extend(lacking);
-                    }
                     lane.act_at = cx.now + pend.resend_after;
                     pend.resend_after = Nanos(pend.resend_after.0 * 2).min(RESEND_MAX);
+                    let (number, since) = (pend.number, pend.since);
+                    self.ask(cx, key);
+                    if since + stall(cx) <= cx.now {
+                        let me = cx.replicas.me();
+                        let lacking = self.lacking(cx, number).into_iter();
+                        cx.fx.suspects.extend(lacking.filter(|&node| node != me));
+                    }
                 }
                 None if lane.waiting.is_empty() => {}
                 None => self.look(cx, key),
@@ -324,25 +367,4 @@ fn shadows(cx: &Cx<'_, '_>) -> Places {
     let members = cx.configuration.members.iter();
     let shadows = members.filter(|member| member.role == types::Role::Shadow);
     shadows.filter_map(|member| cx.set.index(member.node)).map(place).fold(0, |all, it| all | it)
-}
-
-/// The members without an acknowledgement.
-fn lacking(cx: &Cx<'_, '_>, pend: &Pend) -> Vec<NodeId> {
-    let nodes = cx.set.nodes().iter().enumerate();
-    nodes.filter(|&(index, _)| pend.acks & place(index) == 0).map(|(_, &node)| node).collect()
-}
-
-/// Sends the write to every member without an acknowledgement. This one counts itself once its own
-/// copy is durable.
-fn ask(cx: &mut Cx<'_, '_>, key: &Key, pend: &Pend) {
-    let version = pend.register.version;
-    for node in lacking(cx, pend) {
-        if node == cx.replicas.me() {
-            let ack = Message::Ack { key: key.clone(), version };
-            cx.send(node, ack, cx.cache.ticket(key));
-        } else {
-            let register = pend.register.clone();
-            cx.send_now(node, Message::Invalidate { key: key.clone(), register });
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The requests in progress on one key at this node: one write, then a queue in order of arrival.
 
 use std::collections::VecDeque;
-use types::Reply;
+use types::{Key, Reply};
 
 use base::Nanos;
 
@@ -23,12 +23,19 @@ pub(super) struct Lane {
 #[derive(Debug)]
 pub(super) struct Pend {
     pub register: Register,
-    /// Of this epoch.
-    pub acks: Places,
+    /// The number of its ask in this epoch.
+    pub number: u64,
     pub resend_after: Nanos,
     pub since: Nanos,
     /// The request; `None` for a replayed write of another node, or after the request's deadline.
     pub origin: Option<Origin>,
+}
+
+/// The acknowledgements of a write in this epoch.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub key: Key,
+    pub acks: Places,
 }
 
 #[derive(Debug)]

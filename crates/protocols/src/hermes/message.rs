@@ -1,36 +1,33 @@
 //! The messages between Hermes nodes.
 
-use types::{Key, Malformed, Reader, Wire};
+use types::{Key, Shard};
 
 use super::register::Register;
 use super::version::Version;
 use crate::protocol;
 use crate::protocol::Touches;
+use crate::toolkit::acks::Numbered;
+use crate::toolkit::asks::Ask;
+use crate::toolkit::fields::{wire_enum, wire_fields};
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
-    /// Hold this value or a newer one, and do not read it yet. Also tells a read-modify-write that
-    /// it lost.
-    Invalidate { key: Key, register: Register },
-    /// This version or a newer one is held durably.
-    Ack { key: Key, version: Version },
-    /// Every member has acknowledged: read it.
-    Validate { key: Key, version: Version },
-    /// To the writer of a read-modify-write: has it ended?
-    Nudge { key: Key, version: Version },
-    /// To this node itself: look after this key, for which no request waits.
-    Look { key: Key },
-}
+wire_fields!(Register, Version);
 
-impl Message {
-    fn key(&self) -> &Key {
-        match self {
-            Message::Invalidate { key, .. }
-            | Message::Ack { key, .. }
-            | Message::Validate { key, .. }
-            | Message::Nudge { key, .. }
-            | Message::Look { key } => key,
-        }
+wire_enum! {
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum Message {
+        /// Hold this value or a newer one, and do not read it yet. Without `ask` it tells a
+        /// read-modify-write that it lost.
+        1: Invalidate { ask: Option<Ask>, key: Key, register: Register },
+        /// The versions of these asks or newer ones are held durably.
+        2: Ack { acks: Numbered },
+        /// Every member has acknowledged these asks: read them.
+        3: ValidateAsked { asked: Numbered },
+        /// Every member has acknowledged: read it.
+        4: Validate { key: Key, version: Version },
+        /// To the writer of a read-modify-write: has it ended?
+        5: Nudge { key: Key, version: Version },
+        /// To this node itself: look after this key, for which no request waits.
+        6: Look { key: Key },
     }
 }
 
@@ -40,54 +37,32 @@ impl protocol::Message for Message {
     }
 
     fn touches(&self) -> Touches<'_> {
-        Touches::Key(self.key())
-    }
-}
-
-const INVALIDATE: u8 = 1;
-const ACK: u8 = 2;
-const VALIDATE: u8 = 3;
-const NUDGE: u8 = 4;
-const LOOK: u8 = 5;
-
-impl Wire for Message {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(match self {
-            Message::Invalidate { .. } => INVALIDATE,
-            Message::Ack { .. } => ACK,
-            Message::Validate { .. } => VALIDATE,
-            Message::Nudge { .. } => NUDGE,
-            Message::Look { .. } => LOOK,
-        });
-        self.key().encode(out);
         match self {
-            Message::Invalidate { register, .. } => register.encode(out),
-            Message::Ack { version, .. }
-            | Message::Validate { version, .. }
-            | Message::Nudge { version, .. } => version.encode(out),
-            Message::Look { .. } => {}
+            Message::Invalidate { key, .. }
+            | Message::Validate { key, .. }
+            | Message::Nudge { key, .. }
+            | Message::Look { key } => Touches::Key(key),
+            Message::Ack { .. } | Message::ValidateAsked { .. } => Touches::Nothing,
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Message, Malformed> {
-        let kind = reader.u8()?;
-        let key = Key::decode(reader)?;
-        Ok(match kind {
-            INVALIDATE => Message::Invalidate { key, register: Register::decode(reader)? },
-            ACK => Message::Ack { key, version: Version::decode(reader)? },
-            VALIDATE => Message::Validate { key, version: Version::decode(reader)? },
-            NUDGE => Message::Nudge { key, version: Version::decode(reader)? },
-            LOOK => Message::Look { key },
-            _ => return Err(Malformed),
-        })
+    fn shard(&self) -> Option<Shard> {
+        match self {
+            Message::Ack { acks: numbered } | Message::ValidateAsked { asked: numbered } => {
+                Some(numbered.shard)
+            }
+            _ => self.touches().shard(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use types::Serial;
+    use types::{Incarnation, Malformed, NodeId, Serial, Ticket, Wire};
 
     use super::*;
+    use crate::toolkit::acks::Collector;
+    use crate::toolkit::asks::Stream;
     use crate::toolkit::content::tests::contents;
 
     #[test]
@@ -96,9 +71,16 @@ mod tests {
         let version = Version { number: 300, writer: Serial(2), step: 1, stepper: Serial(3) };
         let content = contents(version).swap_remove(2);
         let register = Register { version, content, is_valid: false };
+        let stream = Stream { incarnation: Incarnation(3), worker: 1 };
+        let ask = Ask { stream, number: 300 };
+        let mut collector = Collector::new(2);
+        collector.add(NodeId(2), ask, key.shard(), Ticket::DURABLE);
+        let numbered = collector.take().swap_remove(0).numbered;
         let messages = [
-            Message::Invalidate { key: key.clone(), register },
-            Message::Ack { key: key.clone(), version },
+            Message::Invalidate { ask: Some(ask), key: key.clone(), register: register.clone() },
+            Message::Invalidate { ask: None, key: key.clone(), register },
+            Message::Ack { acks: numbered.clone() },
+            Message::ValidateAsked { asked: numbered },
             Message::Validate { key: key.clone(), version },
             Message::Nudge { key: key.clone(), version },
             Message::Look { key },

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `Invalidate` -> `Ack` | hold this version or a newer one |
 //! | `Invalidate` -> `Invalidate` | the read-modify-write lost against this |
-//! | `Validate` | every member holds it: read it |
+//! | `ValidateAsked`, `Validate` | every member holds it: read it |
 //! | `Nudge` -> `Validate`, `Invalidate` | has this read-modify-write ended? |
 //!
 //! | their state | here |
@@ -42,6 +42,10 @@
 //! lane. It is retried or given up once the key is valid above it: before that, a member might
 //! still replay it.
 //!
+//! **Ranges.** A worker numbers its writes. One `Ack` answers those that came in one turn, and one
+//! `ValidateAsked` ends those that all members acknowledged in one turn. Numbers die with their
+//! epoch, and their ranges too.
+//!
 //! **Times to live** are counted by each member. The member whose count is over first deletes the
 //! key, as a read-modify-write. So the key ends everywhere at once, and never comes back.
 //!
@@ -60,7 +64,7 @@ use base::{Millis, Nanos, checksum};
 use types::explain::Record as Explained;
 use types::{Key, NodeId};
 
-use lane::{Lane, Origin, Pend};
+use lane::{Asked, Lane, Origin, Pend};
 pub use message::Message;
 pub use register::Register;
 pub use version::Version;
@@ -70,6 +74,8 @@ use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
+use crate::toolkit::acks::{Collected, Collector, Numbered};
+use crate::toolkit::asks::{Ask, Heard, Outstanding};
 use crate::toolkit::due::Due;
 use crate::toolkit::ends::Ends;
 use crate::toolkit::no_meta::NoMeta;
@@ -91,6 +97,13 @@ pub struct Hermes {
     /// Keys with a request or a write in progress here. Their registers are pinned.
     lanes: BTreeMap<Key, Lane>,
     waiting_count: usize,
+    /// The writes of this worker.
+    asks: Outstanding<Asked>,
+    /// Those of other members.
+    heard: Heard<(Key, Version)>,
+    /// What this turn acknowledges and validates.
+    acks: Collector,
+    validated: Collector,
     /// When each lane acts next.
     due: Due<Key>,
     /// When times to live are over.
@@ -119,6 +132,10 @@ impl Member for Hermes {
 
     fn open(env: Env) -> Hermes {
         Hermes {
+            asks: Outstanding::new(&env),
+            heard: Heard::default(),
+            acks: Collector::new(env.workers),
+            validated: Collector::new(env.workers),
             env,
             lanes: BTreeMap::new(),
             waiting_count: 0,
@@ -137,8 +154,9 @@ impl Member for Hermes {
             MemberEvent::Timer(_) => self.on_tick(cx),
             MemberEvent::Copied { key } => self.watch(cx, &key),
             MemberEvent::Scanned(scanned) => self.on_scanned(cx, scanned),
+            MemberEvent::Turn => self.send_ranges(cx),
             // Timers resend unanswered messages.
-            MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
+            MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } => {}
         }
         self.due.arm(cx.fx);
         self.ends.arm(cx.fx);
@@ -149,6 +167,7 @@ impl Member for Hermes {
 
     /// Acknowledgements do not outlive their epoch.
     fn install(&mut self, cx: &mut Cx<'_, '_>) {
+        self.forget_ranges();
         let keys: Vec<Key> = self.lanes.keys().cloned().collect();
         for key in keys {
             self.on_epoch(cx, &key);
@@ -182,6 +201,8 @@ impl Member for Hermes {
                 }
             }
         }
+        self.asks.clear();
+        self.forget_ranges();
         self.waiting_count = 0;
         self.due = Due::new(TICK);
         self.ends = Ends::new(ENDS);
@@ -224,6 +245,9 @@ impl Member for Hermes {
     fn check(&self, cache: &RegisterCache<Register>) -> Result<(), Violation> {
         for (key, lane) in &self.lanes {
             let Some(pend) = &lane.pend else { continue };
+            if self.asks.get(pend.number).is_none_or(|asked| asked.key != *key) {
+                return Err(Violation(format!("hermes: {key:?} pends {pend:?}, not asked")));
+            }
             let CachedRegister::Present(register) = cache.get(key) else {
                 return Err(Violation(format!(
                     "hermes: {key:?} is being written and is not there"
@@ -254,8 +278,11 @@ impl Member for Hermes {
 impl Hermes {
     fn on_message(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, message: Message) {
         match message {
-            Message::Invalidate { key, register } => self.on_invalidate(cx, from, &key, register),
-            Message::Ack { key, version } => self.on_ack(cx, from, &key, version),
+            Message::Invalidate { ask, key, register } => {
+                self.on_invalidate(cx, (from, ask), &key, register);
+            }
+            Message::Ack { acks } => self.on_ack(cx, from, &acks),
+            Message::ValidateAsked { asked } => self.on_validate_asked(cx, from, &asked),
             Message::Validate { key, version } => self.on_validate(cx, &key, version),
             Message::Nudge { key, version } => self.on_nudge(cx, from, key, version),
             Message::Look { key } if from == cx.replicas.me() => self.on_look(cx, &key),
@@ -264,7 +291,13 @@ impl Hermes {
     }
 
     /// [HERMES 3.2, followers on INV]
-    fn on_invalidate(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, invalid: Register) {
+    fn on_invalidate(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        (from, ask): (NodeId, Option<Ask>),
+        key: &Key,
+        invalid: Register,
+    ) {
         let held = held_version(cx, key);
         let version = invalid.version;
         if version > held {
@@ -274,11 +307,41 @@ impl Hermes {
         } else if version < held && version.is_rmw() && !mutation::is(Mutation::AckLosingRmw) {
             return send_held(cx, from, key);
         }
+        let Some(ask) = ask else { return };
         let ticket = match mutation::is(Mutation::AckBeforeDurable) {
             true => types::Ticket::DURABLE,
             false => cx.cache.ticket(key),
         };
-        cx.send(from, Message::Ack { key: key.clone(), version }, ticket);
+        self.heard.note(from, ask, (key.clone(), version));
+        self.acks.add(from, ask, key.shard(), ticket);
+    }
+
+    /// Acknowledges and validates what came together in this turn.
+    fn send_ranges(&mut self, cx: &mut Cx<'_, '_>) {
+        for Collected { to, numbered, after } in self.acks.take() {
+            cx.send(to, Message::Ack { acks: numbered }, after);
+        }
+        for Collected { to, numbered, after } in self.validated.take() {
+            cx.send(to, Message::ValidateAsked { asked: numbered }, after);
+        }
+    }
+
+    /// Acknowledgements and validations of the last epoch are void.
+    fn forget_ranges(&mut self) {
+        self.heard.clear();
+        self.acks.clear();
+        self.validated.clear();
+    }
+
+    fn on_validate_asked(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, asked: &Numbered) {
+        for ask in asked.asks() {
+            let Some((key, version)) = self.heard.take(from, ask) else { continue };
+            if cx.cache.is_resident(&key) {
+                self.on_validate(cx, &key, version);
+            } else {
+                cx.send_now(cx.replicas.me(), Message::Validate { key, version });
+            }
+        }
     }
 
     /// [HERMES 3.2, followers on VAL]
@@ -326,7 +389,7 @@ fn send_held(cx: &mut Cx<'_, '_>, to: NodeId, key: &Key) {
     let register = Register { is_valid: false, ..register.clone() };
     // It acknowledges the version, which says that it holds it.
     let ticket = cx.cache.ticket(key);
-    cx.send(to, Message::Invalidate { key: key.clone(), register }, ticket);
+    cx.send(to, Message::Invalidate { ask: None, key: key.clone(), register }, ticket);
 }
 
 fn held_version(cx: &Cx<'_, '_>, key: &Key) -> Version {

@@ -34,6 +34,8 @@ pub(super) fn explore<P: Protocol>(seed: u64, is_traced: bool) -> Result<(), (St
     let mut world = World::<P>::new(nodes, durable, seed);
     world.trace = is_traced.then(String::new);
     world.are_own_late = rng.below(2) == 0;
+    let mut turns = Prng::new(seed ^ 0x7042);
+    world.long_turns = (turns.below(2) == 0).then_some(turns);
     if P::PROPERTIES.needs_config {
         let full = 1 + rng.below(nodes as u64) as usize;
         world.begin(&(0..full).collect::<Vec<_>>());

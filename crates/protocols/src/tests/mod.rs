@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use base::{Millis, Nanos};
+use base::{Millis, Nanos, Prng};
 use checker::history::{ClientId, History, OpId};
 use checker::model::kv::{KvInput, KvOutput};
 use types::{AmnesiaCount, Incarnation, Key, NodeId, Outcome, SessionId, Shard, Tag, Wire};
@@ -61,6 +61,8 @@ struct World<P: Protocol> {
     group_size: usize,
     /// Messages of a node to itself wait to be delivered, as behind a slow load.
     are_own_late: bool,
+    /// Draws whether a turn goes on with a further event. `None`: it never does.
+    long_turns: Option<Prng>,
     keys: Vec<Key>,
     service: Service,
     outcomes: BTreeMap<Tag, Outcome>,
@@ -90,6 +92,7 @@ impl<P: Protocol> World<P> {
             durable,
             group_size,
             are_own_late: false,
+            long_turns: None,
             keys: vec![first, other],
             service: Service::new(nodes),
             outcomes: BTreeMap::new(),
@@ -141,10 +144,12 @@ impl<P: Protocol> World<P> {
         tag
     }
 
-    /// Runs one event and the turn that it begins.
+    /// Runs one event and the turn that it begins, unless the turn goes on.
     fn step(&mut self, index: usize, event: Event<P>) {
         self.run(index, event);
-        self.go_on(index);
+        if !self.long_turns.as_mut().is_some_and(|rng| rng.below(2) == 0) {
+            self.go_on(index);
+        }
     }
 
     fn go_on(&mut self, index: usize) {

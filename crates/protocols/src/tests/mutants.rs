@@ -24,7 +24,6 @@ enum Catch {
 /// Every rule of `configured`, `hermes`, `craq` and `caspaxos`, and those of `classic-paxos` that
 /// the simulator does not reach.
 const CAUGHT: &[(Mutation, Catch)] = &[
-    (Mutation::OldEpochCounts, Catch::Schedule(play::hermes_acknowledgement_of_an_erased_image)),
     (Mutation::OldEpochCounts, Catch::Schedule(play::craq_steered_copy_of_the_epoch_before)),
     (
         Mutation::AnyProcessCounts,
@@ -64,6 +63,8 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::RunsCopies, Catch::Hermes(1_000)),
     (Mutation::RunsCopies, Catch::Craq(1_000)),
     (Mutation::AckBeforeDurable, Catch::Schedule(play::hermes_acknowledgement_before_its_flush)),
+    (Mutation::RangesOverGaps, Catch::Schedule(play::hermes_range_with_a_gap)),
+    (Mutation::RangeByFirstTicket, Catch::Schedule(play::hermes_range_before_its_flush)),
     (Mutation::AbortOnHigher, Catch::Schedule(play::hermes_rmw_superseded_at_its_coordinator)),
     (Mutation::ReplayLiveRmw, Catch::Schedule(play::hermes_replay_beside_its_coordinator)),
     (Mutation::AcksOutliveEpoch, Catch::Hermes(1_000)),
@@ -77,7 +78,7 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::UpForCopy, Catch::Craq(1_000)),
     (Mutation::NoTable, Catch::Craq(1_000)),
     (Mutation::NoFloor, Catch::Schedule(play::craq_late_version_of_a_deleted_key)),
-    (Mutation::MintBelowFloor, Catch::Craq(1_000)),
+    (Mutation::MintBelowFloor, Catch::Craq(4_000)),
     (Mutation::FloorOverPends, Catch::Schedule(play::craq_floor_above_a_version_on_its_way)),
     (Mutation::BuryNames, Catch::Craq(1_000)),
     (Mutation::RunsLateSteers, Catch::Schedule(craq::late_command)),

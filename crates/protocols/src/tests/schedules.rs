@@ -13,7 +13,7 @@ use crate::classic_paxos::{ClassicPaxos, Register};
 use crate::configured::Configured;
 use crate::craq::Craq;
 use crate::hermes::Hermes;
-use crate::protocol::Protocol;
+use crate::protocol::{Event, Protocol};
 use crate::register_cache::CachedRegister;
 use crate::toolkit::stamp::Stamp;
 use crate::toolkit::state::{OpId, Registry, State};
@@ -42,6 +42,15 @@ impl<P: Protocol> World<P> {
         for letter in letters {
             self.deliver(letter);
         }
+    }
+
+    /// Delivers messages to one node in one turn.
+    fn deliver_together(&mut self, letters: Vec<Letter<P::Message>>) {
+        let Some(to) = letters.first().map(|letter| letter.to) else { return };
+        for Letter { from, message, .. } in letters {
+            self.run(to, Event::Peer { from, message });
+        }
+        self.go_on(to);
     }
 
     /// The node runs until its next timers have fired.
@@ -147,34 +156,51 @@ pub(super) fn an_answer_of_another_process<P: Protocol>() -> Result<(), String> 
     }
 }
 
-/// A member acknowledges a write, is removed, comes back empty, and the acknowledgement arrives.
-pub(super) fn hermes_acknowledgement_of_an_erased_image() -> Result<(), String> {
-    let mut world = group::<Configured<Hermes>>(3, &[A, B, C], false);
-    let write = world.ask(A, 0, Ask::Set(1));
-    world.carry(A, C, "Invalidate");
-    let late = world.take(C, A, "Ack");
-    assert_eq!(late.len(), 1);
+/// Writes of one coordinator on both keys: one on the second key that ended, with a late copy, and
+/// one on the first.
+fn two_writes_of_one_stream(
+    durable: bool,
+) -> (World<Configured<Hermes>>, Vec<Letter<<Configured<Hermes> as Protocol>::Message>>, Tag) {
+    let mut world = group::<Configured<Hermes>>(2, &[A, B], durable);
+    let ended = world.ask(A, 1, Ask::Set(1));
+    world.flush(A);
+    let at = world.bag.iter().position(|letter| letter.to == B).expect("it is sent");
+    world.deliver_copy(at);
+    let late = world.take(A, B, "Invalidate");
+    world.done(ended);
     world.bag.clear();
-    world.change(&[A, B]);
-    world.bag.clear();
-    world.install(C);
-    world.erase(C);
-    world.nodes[C].peers.set_up(node_id(A), false);
-    world.change(&[A, B, C]);
-    // The copy comes from the member that lacks the write.
-    world.carry(C, B, "Copy");
-    world.carry(B, C, "Page");
-    // The write goes on in this epoch, and reaches the other member alone.
-    world.wait(A, 200);
-    world.carry(A, B, "Invalidate");
+    let write = world.ask(A, 0, Ask::Set(2));
+    world.flush(A);
+    (world, late, write)
+}
+
+/// A member gets writes 1 and 3 of a coordinator in one turn, and never write 2.
+pub(super) fn hermes_range_with_a_gap() -> Result<(), String> {
+    let (mut world, mut letters, write) = two_writes_of_one_stream(false);
+    world.take(A, B, "Invalidate");
+    let third = world.ask(A, 1, Ask::Set(3));
+    letters.extend(world.take(A, B, "Invalidate"));
+    world.deliver_together(letters);
     world.carry(B, A, "Ack");
-    late.into_iter().for_each(|letter| world.deliver(letter));
+    if world.is_open(third) {
+        return Err("it was acknowledged".to_owned());
+    }
+    if world.is_open(write) { Ok(()) } else { world.judge(&[B]) }
+}
+
+/// A member gets a copy of a write that is durable there and a new write in one turn. Then its
+/// power fails.
+pub(super) fn hermes_range_before_its_flush() -> Result<(), String> {
+    let (mut world, mut letters, write) = two_writes_of_one_stream(true);
+    letters.extend(world.take(A, B, "Invalidate"));
+    world.deliver_together(letters);
+    world.carry(B, A, "Ack");
     world.bag.clear();
-    let is_written = !world.is_open(write);
-    world.change(&[B, C]);
-    world.change(&[C]);
-    world.lend(C);
-    if is_written { world.judge(&[C]) } else { world.verdict() }
+    world.kill(B, 0, 0);
+    world.start(B);
+    world.change(&[B]);
+    world.lend(B);
+    if world.is_open(write) { world.verdict() } else { world.judge(&[B]) }
 }
 
 /// A copy of a steered command of the epoch before arrives after its end.
@@ -219,7 +245,7 @@ pub(super) fn hermes_replay_beside_its_coordinator() -> Result<(), String> {
     world.wait(B, 9);
     // A replay, if there is one.
     for (from, to) in [(B, A), (B, C), (A, B), (C, B), (B, C)] {
-        for letter in world.take(from, to, "Version") {
+        for letter in world.take(from, to, "") {
             world.deliver(letter);
         }
     }

@@ -45,6 +45,8 @@ impl<P: Protocol> World<P> {
 
     /// Everything works again: the group takes all nodes in, and each answers for every key.
     pub fn heal(&mut self) {
+        self.long_turns = None;
+        self.up().into_iter().for_each(|index| self.go_on(index));
         for index in 0..self.nodes.len() {
             if !self.nodes[index].is_up {
                 self.start(index);

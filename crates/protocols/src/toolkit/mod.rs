@@ -1,6 +1,8 @@
 //! Parts that several protocols share. None of them knows a protocol.
 //!
 //! - [`stamp`]: names that nodes mint once, and their order.
+//! - [`asks`]: numbered messages without an answer. [`acks`]: one message acknowledges or commits a
+//!   range of them.
 //! - [`due`]: one timer for many deadlines. [`back_off`]: pauses between attempts.
 //! - [`countdown`]: times to live that replicas count for themselves. [`content`]: values with
 //!   them, where one member decides. [`ends`] waits for their ends.
@@ -15,6 +17,8 @@
 //!
 //! [`explainer`] asks replicas for explanations. Quorums are counted by [`crate::quorum`].
 
+pub mod acks;
+pub mod asks;
 pub mod back_off;
 pub mod batch;
 pub mod body;
