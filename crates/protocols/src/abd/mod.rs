@@ -46,10 +46,10 @@ pub mod register;
 pub mod reports;
 mod requests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Key, NodeId, SessionId, Ticket};
+use types::{Key, NodeId, Ticket};
 
 pub use message::Message;
 use operation::{Kind, Operation, Phase};
@@ -67,6 +67,7 @@ use crate::replicas::Replicas;
 use crate::toolkit::due::Due;
 use crate::toolkit::ends::Ends;
 use crate::toolkit::explainer::{EXPLAINER_TICK, Explainer};
+use crate::toolkit::lanes::Behind;
 use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::pager::{PAGER_TICK, Paged as _, Pager};
 use crate::toolkit::sweep::Sweep;
@@ -85,10 +86,7 @@ pub struct Abd {
     minted: u64,
     next_op: u64,
     ops: BTreeMap<u64, Operation>,
-    /// Requests that wait for an earlier operation of their session on the same key. An entry
-    /// exists while such an operation runs.
-    lanes: BTreeMap<(SessionId, Key), VecDeque<(Nanos, Request)>>,
-    waiting_count: usize,
+    behind: Behind<(Nanos, Request)>,
     due: Due<u64>,
     /// Registers being recovered one by one. They are pinned.
     recovering: BTreeMap<Key, u64>,
@@ -131,8 +129,7 @@ impl Protocol for Abd {
             env,
             minted: 0,
             ops: BTreeMap::new(),
-            lanes: BTreeMap::new(),
-            waiting_count: 0,
+            behind: Behind::default(),
             due: Due::new(TICK),
             recovering: BTreeMap::new(),
             ends: Ends::new(ENDS),
@@ -200,7 +197,7 @@ impl Protocol for Abd {
 
     fn is_idle(&self) -> bool {
         self.ops.is_empty()
-            && self.lanes.is_empty()
+            && self.behind.is_empty()
             && self.pager.is_idle()
             && self.explainer.is_idle()
             && self.sweep.is_idle()

@@ -1,7 +1,5 @@
 //! Client requests: from the first query to the reply, in the order of each session.
 
-use std::collections::VecDeque;
-
 use base::{Millis, Nanos};
 use bytes::Bytes;
 use types::{
@@ -30,17 +28,14 @@ impl Abd {
         if request.command.access == Access::Update {
             return cx.fx.reply(request.tag, Outcome::Unsupported(Abd::NAME));
         }
-        if self.ops.len() + self.waiting_count >= REQUESTS_MAX {
+        if self.ops.len() + self.behind.waiting() >= REQUESTS_MAX {
             return cx.fx.reply(request.tag, Outcome::NoQuorum);
         }
-        let lane = (request.session, request.key.clone());
-        if let Some(waiting) = self.lanes.get_mut(&lane) {
-            waiting.push_back((cx.now, request));
-            self.waiting_count += 1;
-            return;
-        }
-        if self.begin(cx, cx.now, request) {
-            self.lanes.insert(lane, VecDeque::new());
+        let place = (request.session, request.key.clone());
+        if let Some((asked_at, request)) = self.behind.wait(&place, (cx.now, request))
+            && self.begin(cx, asked_at, request)
+        {
+            self.behind.begin(place);
         }
     }
 
@@ -172,16 +167,10 @@ impl Abd {
     /// Ends an operation and starts the next one of its lane.
     pub(super) fn next_of_lane(&mut self, cx: &mut Cx<'_>, id: u64, session: SessionId) {
         let Some(op) = self.remove(id) else { return };
-        let lane = (session, op.key);
-        while let Some((asked_at, request)) =
-            self.lanes.get_mut(&lane).and_then(VecDeque::pop_front)
-        {
-            self.waiting_count -= 1;
-            if self.begin(cx, asked_at, request) {
-                return;
-            }
-        }
-        self.lanes.remove(&lane);
+        let place = (session, op.key);
+        while let Some((asked_at, request)) = self.behind.next(&place)
+            && !self.begin(cx, asked_at, request)
+        {}
     }
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Operation> {

@@ -19,10 +19,9 @@ const SERVED_MAX: usize = 1 << 16;
 /// At the node that was asked.
 impl<P: Member> Configured<P> {
     pub(super) fn wait_behind(&mut self, cx: &mut Cx<'_, P>, request: Request) {
-        let lane = self.passing.lanes.get_mut(&(request.session, request.key.clone()));
-        match lane {
-            Some(lane) => lane.push_back(request),
-            None => self.park_for_now(cx, request),
+        let place = (request.session, request.key.clone());
+        if let Some(request) = self.passing.behind.wait(&place, request) {
+            self.park_for_now(cx, request);
         }
     }
 
@@ -42,7 +41,7 @@ impl<P: Member> Configured<P> {
         };
         cx.fx.send_now(to, Envelope::Pass(pass));
         let deadline = request.asked_at + self.env.request_timeout;
-        self.passing.lanes.entry((request.session, request.key.clone())).or_default();
+        self.passing.behind.begin((request.session, request.key.clone()));
         self.passing.sent.insert(id, Sent { request, to });
         self.plan_passed(cx, deadline);
     }
@@ -81,8 +80,8 @@ impl<P: Member> Configured<P> {
     /// Ends a request that is under way, or tries it anew.
     fn end_passed(&mut self, cx: &mut Cx<'_, P>, id: u64, outcome: Option<Outcome>) {
         let Some(Sent { request, .. }) = self.passing.sent.remove(&id) else { return };
-        let lane = self.passing.lanes.remove(&(request.session, request.key.clone()));
-        let behind = lane.into_iter().flatten();
+        let place = (request.session, request.key.clone());
+        let behind = self.passing.behind.end(&place).into_iter();
         if let Some(outcome) = outcome {
             cx.fx.reply(request.tag, outcome);
             behind.for_each(|request| self.come_again(cx, request));

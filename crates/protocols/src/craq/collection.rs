@@ -70,7 +70,7 @@ impl Craq {
         key: &Key,
         version: Version,
     ) {
-        if !chain::is_head(cx) || self.lanes.contains_key(key) || !self.is_spent(cx, key, version) {
+        if !chain::is_head(cx) || self.lanes.has(key) || !self.is_spent(cx, key, version) {
             return;
         }
         let shard = key.shard();
@@ -113,7 +113,7 @@ impl Craq {
         self.raise_floor(key.shard(), floor);
         let CachedRegister::Present(held) = cx.cache.get(key) else { return };
         let is_it = is_tombstone(held) && held.version == version;
-        if is_it && cx.me().role == Role::Full && !self.lanes.contains_key(key) {
+        if is_it && cx.me().role == Role::Full && !self.lanes.has(key) {
             sometimes!("the register of a deleted key is removed");
             cx.cache.remove(key);
             self.ends.forget(key);

@@ -70,7 +70,7 @@ impl Craq {
             Held::Clean(_) | Held::Dirty(_) => {
                 self.lane(cx, key);
                 self.inject(cx, key);
-                self.plan(cx, key);
+                self.lanes.plan(cx.cache, key);
             }
         }
     }

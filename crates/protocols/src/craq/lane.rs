@@ -10,6 +10,7 @@ use super::version::Version;
 use crate::protocol::Request;
 use crate::toolkit::back_off::Resend;
 use crate::toolkit::content::Content;
+use crate::toolkit::lanes;
 
 /// Exists while a request or a write of the key is in progress here.
 #[derive(Debug)]
@@ -100,13 +101,6 @@ impl Lane {
         }
     }
 
-    pub fn is_idle(&self) -> bool {
-        self.pend.is_none()
-            && self.steered.is_empty()
-            && self.waiting.is_empty()
-            && self.askers.is_empty()
-    }
-
     /// Waits for an answer to messages that were just sent.
     pub fn wait(&mut self, now: Nanos) {
         self.resend = Resend::default();
@@ -119,9 +113,17 @@ impl Lane {
             self.wait(now);
         }
     }
+}
 
-    /// The time of the next action.
-    pub fn next_at(&self) -> Nanos {
+impl lanes::Lane for Lane {
+    fn is_idle(&self) -> bool {
+        self.pend.is_none()
+            && self.steered.is_empty()
+            && self.waiting.is_empty()
+            && self.askers.is_empty()
+    }
+
+    fn next_at(&self) -> Nanos {
         let origins = self.pend.iter().flat_map(|pend| &pend.origins);
         let own = origins.filter_map(|(origin, _)| match origin {
             Origin::Own(waiting) => Some(waiting.deadline),

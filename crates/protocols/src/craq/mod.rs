@@ -85,8 +85,8 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::toolkit::content::{Content, Effect};
-use crate::toolkit::due::Due;
 use crate::toolkit::ends::Ends;
+use crate::toolkit::lanes::Lanes;
 use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::sweep::Sweep;
 use crate::uptime::Uptime;
@@ -101,8 +101,8 @@ const SWEEP: TimerId = TimerId(2);
 #[derive(Debug)]
 pub struct Craq {
     env: Env,
-    /// Keys with a request or a write in progress here. Their registers are pinned.
-    lanes: BTreeMap<Key, Lane>,
+    /// Keys with a request or a write in progress here.
+    lanes: Lanes<Lane>,
     /// The number of the last steered command or question.
     next_seq: u64,
     /// Steered commands of this worker without an outcome.
@@ -110,8 +110,6 @@ pub struct Craq {
     streams: Streams,
     /// Versions that came here again, since when, and whether the next member holds them.
     stalled: BTreeMap<Key, (Nanos, bool)>,
-    /// When each lane acts next.
-    due: Due<Key>,
     /// When times to live are over.
     ends: Ends,
     sweep: Sweep,
@@ -141,12 +139,11 @@ impl Member for Craq {
     fn open(env: Env) -> Craq {
         Craq {
             env,
-            lanes: BTreeMap::new(),
+            lanes: Lanes::new(TICK),
             next_seq: 0,
             open: BTreeSet::new(),
             streams: Streams::default(),
             stalled: BTreeMap::new(),
-            due: Due::new(TICK),
             ends: Ends::new(ENDS),
             sweep: Sweep::new(SWEEP),
             floors: BTreeMap::new(),
@@ -165,7 +162,7 @@ impl Member for Craq {
             // Timers resend unanswered messages.
             MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } | MemberEvent::Turn => {}
         }
-        self.due.arm(cx.fx);
+        self.lanes.arm(cx.fx);
         self.ends.arm(cx.fx);
         if self.ends.take_short() {
             self.sweep.plan(&mut **cx);
@@ -177,29 +174,26 @@ impl Member for Craq {
         self.streams.clear();
         self.stalled.clear();
         self.floors.clear();
-        let keys: Vec<Key> = self.lanes.keys().cloned().collect();
-        for key in keys {
+        for key in self.lanes.keys() {
             self.on_epoch(cx, &key);
         }
         // Those of the time between epochs are lost.
-        self.due.lose_timers();
+        self.lanes.lose_timers();
         self.ends.lose_timers();
         self.sweep.begin(&mut **cx, &self.env);
-        self.due.arm(cx.fx);
+        self.lanes.arm(cx.fx);
         self.ends.arm(cx.fx);
     }
 
     fn expire(&mut self, cx: &mut Context<'_, Configured<Craq>>) {
-        let keys: Vec<Key> = self.lanes.keys().cloned().collect();
-        for key in keys {
+        for key in self.lanes.keys() {
             self.expire_lane(cx, &key);
         }
     }
 
     fn leave(&mut self, cx: &mut Context<'_, Configured<Craq>>) -> Vec<Request> {
         let mut untried = Vec::new();
-        for (key, lane) in std::mem::take(&mut self.lanes) {
-            cx.cache.unpin(&key);
+        for lane in self.lanes.take_all(cx.cache).into_values() {
             for (origin, _) in lane.pend.into_iter().flat_map(|pend| pend.origins) {
                 if let Origin::Own(waiting) = origin {
                     cx.fx.reply(waiting.request.tag, given_up(&waiting.request));
@@ -216,7 +210,6 @@ impl Member for Craq {
         self.streams.clear();
         self.stalled.clear();
         self.floors.clear();
-        self.due = Due::new(TICK);
         self.ends = Ends::new(ENDS);
         self.sweep.stop();
         untried
@@ -270,7 +263,7 @@ impl Member for Craq {
     }
 
     fn check(&self, cache: &RegisterCache<Register>) -> Result<(), Violation> {
-        for (key, lane) in &self.lanes {
+        for (key, lane) in self.lanes.iter() {
             let Some(pend) = &lane.pend else { continue };
             match cache.get(key) {
                 CachedRegister::Present(held) if held.version == pend.version && !held.is_clean => {
@@ -288,8 +281,8 @@ impl Member for Craq {
     }
 
     fn stats(&self, stats: &mut Stats) {
-        let pends = self.lanes.values().filter(|lane| lane.pend.is_some()).count();
-        let waiting: usize = self.lanes.values().map(|lane| lane.waiting.len()).sum();
+        let pends = self.lanes.iter().filter(|(_, lane)| lane.pend.is_some()).count();
+        let waiting: usize = self.lanes.iter().map(|(_, lane)| lane.waiting.len()).sum();
         stats.add("operations_in_progress", pends as u64);
         stats.add("operations_waiting", waiting as u64);
     }
@@ -482,7 +475,7 @@ fn send(cx: &mut Cx<'_, '_>, to: NodeId, key: &Key, body: Body) {
 /// Time.
 impl Craq {
     fn on_tick(&mut self, cx: &mut Cx<'_, '_>) {
-        for key in self.due.take(cx.now) {
+        for key in self.lanes.take_due(cx.now) {
             self.on_due(cx, &key);
         }
     }

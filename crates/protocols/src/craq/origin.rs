@@ -1,6 +1,5 @@
 //! The side of the member that was asked: reads of clean keys are local, writes go to the head.
 
-use base::Nanos;
 use types::{Access, Epoch, Key, NodeId, Outcome, Reply};
 
 use super::lane::{Asking, Lane, Origin, Waiting};
@@ -30,10 +29,7 @@ impl Craq {
     }
 
     pub(super) fn lane(&mut self, cx: &mut Cx<'_, '_>, key: &Key) -> &mut Lane {
-        self.lanes.entry(key.clone()).or_insert_with(|| {
-            cx.cache.pin(key);
-            Lane::new()
-        })
+        self.lanes.open(cx.cache, key, Lane::new)
     }
 
     /// The request has ended, as far as heads are concerned.
@@ -45,7 +41,7 @@ impl Craq {
 
     /// Does all that the key's state allows.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
-        if !self.lanes.contains_key(key) {
+        if !self.lanes.has(key) {
             return;
         }
         self.answer_askers(cx, key);
@@ -56,7 +52,7 @@ impl Craq {
                 false => self.go_on_behind(cx, key),
             }
         }
-        self.plan(cx, key);
+        self.lanes.plan(cx.cache, key);
     }
 
     fn go_on_at_head(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
@@ -342,21 +338,6 @@ impl Craq {
                 self.open.remove(&seq);
             }
             cx.fx.reply(waiting.request.tag, outcome);
-        }
-    }
-
-    /// Schedules the lane's next action, or ends it.
-    pub(super) fn plan(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
-        let Some(lane) = self.lanes.get_mut(key) else { return };
-        if lane.is_idle() {
-            self.lanes.remove(key);
-            self.due.clear(key);
-            cx.cache.unpin(key);
-            return;
-        }
-        match lane.next_at() {
-            Nanos::MAX => self.due.clear(key),
-            at => self.due.set(key.clone(), at),
         }
     }
 }

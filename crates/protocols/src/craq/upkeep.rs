@@ -93,13 +93,13 @@ impl Craq {
         if !is_over || !chain::is_head(cx) {
             return;
         }
-        if self.lanes.contains_key(key) || !matches!(held(cx, key), Held::Clean(_)) {
+        if self.lanes.has(key) || !matches!(held(cx, key), Held::Clean(_)) {
             // A command does it, or the head later.
             return self.ends.look_again(key, cx.now);
         }
         let register = super::register_of(cx, key);
         let register = Register { content: Content::DELETED, ..register };
         self.start(cx, key, register, Vec::new());
-        self.plan(cx, key);
+        self.lanes.plan(cx.cache, key);
     }
 }

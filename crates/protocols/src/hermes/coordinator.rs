@@ -34,10 +34,8 @@ impl Hermes {
     }
 
     fn lane(&mut self, cx: &mut Cx<'_, '_>, key: &Key) -> &mut Lane {
-        self.lanes.entry(key.clone()).or_insert_with(|| {
-            cx.cache.pin(key);
-            Lane::new(cx.now + PATIENCE)
-        })
+        let now = cx.now;
+        self.lanes.open(cx.cache, key, || Lane::new(now + PATIENCE))
     }
 
     /// Starts queued requests while the key is valid, up to and including the first write.
@@ -55,7 +53,7 @@ impl Hermes {
                 break;
             }
         }
-        self.plan(cx, key);
+        self.lanes.plan(cx.cache, key);
     }
 
     /// Answers a request without a change, or makes it the key's write. False if it has to wait for
@@ -223,7 +221,7 @@ impl Hermes {
             }
         }
         lane.act_at = cx.now + PATIENCE;
-        self.plan(cx, key);
+        self.lanes.plan(cx.cache, key);
     }
 
     /// A new epoch: acknowledgements of the last one are void.
@@ -237,7 +235,7 @@ impl Hermes {
             pend.since = cx.now;
             self.ask_all(cx, key);
         }
-        self.plan(cx, key);
+        self.lanes.plan(cx.cache, key);
     }
 }
 
@@ -325,22 +323,7 @@ impl Hermes {
         if self.lane(cx, key).pend.is_none() {
             self.start(cx, key, register, None);
         }
-        self.plan(cx, key);
-    }
-
-    /// Schedules the lane's next action, or ends it.
-    fn plan(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
-        let Some(lane) = self.lanes.get_mut(key) else { return };
-        if lane.pend.is_none() && lane.waiting.is_empty() {
-            self.lanes.remove(key);
-            self.due.clear(key);
-            cx.cache.unpin(key);
-            return;
-        }
-        match lane.next_at() {
-            Nanos::MAX => self.due.clear(key),
-            at => self.due.set(key.clone(), at),
-        }
+        self.lanes.plan(cx.cache, key);
     }
 }
 

@@ -8,6 +8,7 @@ use base::Nanos;
 use super::register::Register;
 use crate::protocol::Request;
 use crate::replicas::Places;
+use crate::toolkit::lanes;
 
 /// Exists while a write or a request does.
 #[derive(Debug)]
@@ -57,9 +58,14 @@ impl Lane {
     pub fn new(act_at: Nanos) -> Lane {
         Lane { pend: None, waiting: VecDeque::new(), act_at }
     }
+}
 
-    /// The time of the next action.
-    pub fn next_at(&self) -> Nanos {
+impl lanes::Lane for Lane {
+    fn is_idle(&self) -> bool {
+        self.pend.is_none() && self.waiting.is_empty()
+    }
+
+    fn next_at(&self) -> Nanos {
         let origin = self.pend.as_ref().and_then(|pend| pend.origin.as_ref());
         let deadlines = [
             origin.map(|origin| origin.waiting.deadline),

@@ -58,8 +58,6 @@ pub mod register;
 mod upkeep;
 pub mod version;
 
-use std::collections::BTreeMap;
-
 use base::{Millis, Nanos, checksum};
 use types::explain::Record as Explained;
 use types::{Key, NodeId};
@@ -76,8 +74,8 @@ use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::toolkit::acks::{Collected, Collector, Numbered};
 use crate::toolkit::asks::{Ask, Heard, Outstanding};
-use crate::toolkit::due::Due;
 use crate::toolkit::ends::Ends;
+use crate::toolkit::lanes::Lanes;
 use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::sweep::Sweep;
 use crate::uptime::Uptime;
@@ -94,8 +92,8 @@ const SWEEP: TimerId = TimerId(2);
 #[derive(Debug)]
 pub struct Hermes {
     env: Env,
-    /// Keys with a request or a write in progress here. Their registers are pinned.
-    lanes: BTreeMap<Key, Lane>,
+    /// Keys with a request or a write in progress here.
+    lanes: Lanes<Lane>,
     waiting_count: usize,
     /// The writes of this worker.
     asks: Outstanding<Asked>,
@@ -104,8 +102,6 @@ pub struct Hermes {
     /// What this turn acknowledges and validates.
     acks: Collector,
     validated: Collector,
-    /// When each lane acts next.
-    due: Due<Key>,
     /// When times to live are over.
     ends: Ends,
     sweep: Sweep,
@@ -137,9 +133,8 @@ impl Member for Hermes {
             acks: Collector::new(env.workers),
             validated: Collector::new(env.workers),
             env,
-            lanes: BTreeMap::new(),
+            lanes: Lanes::new(TICK),
             waiting_count: 0,
-            due: Due::new(TICK),
             ends: Ends::new(ENDS),
             sweep: Sweep::new(SWEEP),
         }
@@ -158,7 +153,7 @@ impl Member for Hermes {
             // Timers resend unanswered messages.
             MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } => {}
         }
-        self.due.arm(cx.fx);
+        self.lanes.arm(cx.fx);
         self.ends.arm(cx.fx);
         if self.ends.take_short() {
             self.sweep.plan(&mut **cx);
@@ -168,29 +163,26 @@ impl Member for Hermes {
     /// Acknowledgements do not outlive their epoch.
     fn install(&mut self, cx: &mut Cx<'_, '_>) {
         self.forget_ranges();
-        let keys: Vec<Key> = self.lanes.keys().cloned().collect();
-        for key in keys {
+        for key in self.lanes.keys() {
             self.on_epoch(cx, &key);
         }
         // Those of the time between epochs are lost.
-        self.due.lose_timers();
+        self.lanes.lose_timers();
         self.ends.lose_timers();
         self.sweep.begin(&mut **cx, &self.env);
-        self.due.arm(cx.fx);
+        self.lanes.arm(cx.fx);
         self.ends.arm(cx.fx);
     }
 
     fn expire(&mut self, cx: &mut Context<'_, Configured<Hermes>>) {
-        let keys: Vec<Key> = self.lanes.keys().cloned().collect();
-        for key in keys {
+        for key in self.lanes.keys() {
             self.expire_lane(cx, &key);
         }
     }
 
     fn leave(&mut self, cx: &mut Context<'_, Configured<Hermes>>) -> Vec<Request> {
         let mut untried = Vec::new();
-        for (key, lane) in std::mem::take(&mut self.lanes) {
-            cx.cache.unpin(&key);
+        for lane in self.lanes.take_all(cx.cache).into_values() {
             if let Some(Pend { origin: Some(Origin { waiting, .. }), .. }) = lane.pend {
                 cx.fx.reply(waiting.request.tag, given_up(&waiting.request));
             }
@@ -204,7 +196,6 @@ impl Member for Hermes {
         self.asks.clear();
         self.forget_ranges();
         self.waiting_count = 0;
-        self.due = Due::new(TICK);
         self.ends = Ends::new(ENDS);
         self.sweep.stop();
         untried
@@ -243,7 +234,7 @@ impl Member for Hermes {
     }
 
     fn check(&self, cache: &RegisterCache<Register>) -> Result<(), Violation> {
-        for (key, lane) in &self.lanes {
+        for (key, lane) in self.lanes.iter() {
             let Some(pend) = &lane.pend else { continue };
             if self.asks.get(pend.number).is_none_or(|asked| asked.key != *key) {
                 return Err(Violation(format!("hermes: {key:?} pends {pend:?}, not asked")));
@@ -268,7 +259,7 @@ impl Member for Hermes {
     }
 
     fn stats(&self, stats: &mut Stats) {
-        let pends = self.lanes.values().filter(|lane| lane.pend.is_some()).count();
+        let pends = self.lanes.iter().filter(|(_, lane)| lane.pend.is_some()).count();
         stats.add("operations_in_progress", pends as u64);
         stats.add("operations_waiting", self.waiting_count as u64);
     }
@@ -402,7 +393,7 @@ fn held_version(cx: &Cx<'_, '_>, key: &Key) -> Version {
 /// Time.
 impl Hermes {
     fn on_tick(&mut self, cx: &mut Cx<'_, '_>) {
-        for key in self.due.take(cx.now) {
+        for key in self.lanes.take_due(cx.now) {
             self.on_due(cx, &key);
         }
     }

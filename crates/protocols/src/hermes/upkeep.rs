@@ -44,7 +44,7 @@ impl Hermes {
         };
         let version = *version;
         let is_over = self.ends.is_over(&**cx, key, content);
-        let is_idle = !self.lanes.contains_key(key) && cx.me().role == Role::Full;
+        let is_idle = !self.lanes.has(key) && cx.me().role == Role::Full;
         if is_idle && !is_valid(cx, key) {
             self.finish_change(cx, key);
         }

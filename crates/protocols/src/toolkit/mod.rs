@@ -4,6 +4,7 @@
 //! - [`asks`]: numbered messages without an answer. [`acks`]: one message acknowledges or commits a
 //!   range of them.
 //! - [`due`]: one timer for many deadlines. [`back_off`]: pauses between attempts.
+//! - [`lanes`]: work in progress by key, and requests behind others of their session.
 //! - [`countdown`]: times to live that replicas count for themselves. [`content`]: values with
 //!   them, where one member decides. [`ends`] waits for their ends.
 //! - [`sweep`]: a paced walk over all registers, for those that no message names.
@@ -28,6 +29,7 @@ pub mod due;
 pub mod ends;
 pub mod explainer;
 pub mod fields;
+pub mod lanes;
 pub mod message;
 pub mod no_meta;
 pub mod operation;

@@ -1,12 +1,13 @@
 //! Requests under way to full members, and those of other nodes that run here.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use base::Nanos;
 use types::{Incarnation, Key, NodeId, SessionId, Shard, Tag};
 
 use crate::configured::envelope::{Answer, Envelope};
 use crate::protocol::Request;
+use crate::toolkit::lanes::Behind;
 
 /// Tags of requests of other nodes, which no session of this node has.
 pub(crate) const SERVED: u64 = 0xfd << 56;
@@ -18,8 +19,7 @@ pub(crate) const SESSION_SHIFT: u32 = 47;
 pub(crate) struct Passing {
     pub(crate) next: u64,
     pub(crate) sent: BTreeMap<u64, Sent>,
-    /// Requests behind one that is under way, by session and key. An entry exists while one is.
-    pub(crate) lanes: BTreeMap<(SessionId, Key), VecDeque<Request>>,
+    pub(crate) behind: Behind<Request>,
     pub(crate) due: Option<Nanos>,
     pub(crate) next_served: u64,
     pub(crate) served: BTreeMap<Tag, Asker>,
@@ -85,7 +85,7 @@ impl Passing {
         Passing {
             next,
             sent: BTreeMap::new(),
-            lanes: BTreeMap::new(),
+            behind: Behind::default(),
             due: None,
             next_served: 0,
             served: BTreeMap::new(),
@@ -103,7 +103,7 @@ impl Passing {
 
     /// True while an earlier request of the session on the key is under way.
     pub(crate) fn is_behind(&self, request: &Request) -> bool {
-        !self.lanes.is_empty() && self.lanes.contains_key(&(request.session, request.key.clone()))
+        !self.behind.is_empty() && self.behind.has(&(request.session, request.key.clone()))
     }
 
     /// True for a request of another node.
