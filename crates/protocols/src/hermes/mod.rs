@@ -99,7 +99,7 @@ pub struct Hermes {
     asks: Outstanding<Asked>,
     /// Those of other members.
     heard: Heard<(Key, Version)>,
-    /// What this turn acknowledges and validates.
+    /// The acknowledgements and the validations of this turn.
     acks: Collector,
     validated: Collector,
     /// When times to live are over.
@@ -307,7 +307,7 @@ impl Hermes {
         self.acks.add(from, ask, key.shard(), ticket);
     }
 
-    /// Acknowledges and validates what came together in this turn.
+    /// Sends the acknowledgements and the validations of this turn.
     fn send_ranges(&mut self, cx: &mut Cx<'_, '_>) {
         for Collected { to, numbered, after } in self.acks.take() {
             cx.send(to, Message::Ack { acks: numbered }, after);

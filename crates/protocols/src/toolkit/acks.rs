@@ -1,7 +1,7 @@
 //! Messages about ranges of numbered [`asks`](super::asks): acknowledgements and commits.
 //!
 //! They are collected during one turn and sent at its end, one message per receiver and ticket.
-//! Nothing waits for more. A range covers no number that did not come. So lost, repeated and
+//! They never wait for more. A range covers no number that did not come. So lost, repeated and
 //! reordered messages are harmless, as those about single numbers are.
 //!
 //! Nodes may run different numbers of workers. An acknowledgement names the shard of one of the
@@ -172,7 +172,7 @@ impl Collector {
         std::mem::take(&mut self.open)
     }
 
-    /// What was collected is void.
+    /// The collected numbers are void.
     pub fn clear(&mut self) {
         self.open.clear();
         self.workers_of.clear();

@@ -2,7 +2,7 @@
 //!
 //! Numbers are consecutive in one stream, which is one worker of one process. So a single message
 //! can acknowledge a range of them ([`acks`](super::acks)), and another one can name the same range
-//! once all members have answered. Receivers remember what recent numbers were about ([`Heard`]).
+//! once all members have answered. Receivers remember the subjects of recent numbers ([`Heard`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -98,7 +98,7 @@ impl<T> Outstanding<T> {
         ended
     }
 
-    /// True if its receivers still know what it was about.
+    /// True if its receivers still know its subject.
     #[must_use]
     pub fn is_recent(&self, number: u64) -> bool {
         number + RECENT >= self.next
@@ -122,7 +122,7 @@ impl<T> Outstanding<T> {
     }
 }
 
-/// What recent asks of other workers were about, until they are over.
+/// The subjects of recent asks of other workers, until they are over.
 #[derive(Debug)]
 pub struct Heard<T>(BTreeMap<(NodeId, Stream), BTreeMap<u64, T>>);
 
@@ -147,7 +147,7 @@ impl<T> Heard<T> {
         self.0.get_mut(&(from, ask.stream))?.remove(&ask.number)
     }
 
-    /// Forgets all: what they were about is void.
+    /// Forgets all: their subjects are void.
     pub fn clear(&mut self) {
         self.0.clear();
     }
