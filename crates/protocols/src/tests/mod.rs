@@ -147,7 +147,7 @@ impl<P: Protocol> World<P> {
     /// Runs one event and the turn that it begins, unless the turn goes on.
     fn step(&mut self, index: usize, event: Event<P>) {
         self.run(index, event);
-        if !self.long_turns.as_mut().is_some_and(|rng| rng.below(2) == 0) {
+        if self.long_turns.as_mut().is_none_or(|rng| rng.below(2) != 0) {
             self.go_on(index);
         }
     }

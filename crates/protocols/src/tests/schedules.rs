@@ -156,12 +156,13 @@ pub(super) fn an_answer_of_another_process<P: Protocol>() -> Result<(), String> 
     }
 }
 
+type Group = Configured<Hermes>;
+type GroupLetter = Letter<<Group as Protocol>::Message>;
+
 /// Writes of one coordinator on both keys: one on the second key that ended, with a late copy, and
 /// one on the first.
-fn two_writes_of_one_stream(
-    durable: bool,
-) -> (World<Configured<Hermes>>, Vec<Letter<<Configured<Hermes> as Protocol>::Message>>, Tag) {
-    let mut world = group::<Configured<Hermes>>(2, &[A, B], durable);
+fn two_writes_of_one_stream(durable: bool) -> (World<Group>, Vec<GroupLetter>, Tag) {
+    let mut world = group::<Group>(2, &[A, B], durable);
     let ended = world.ask(A, 1, Ask::Set(1));
     world.flush(A);
     let at = world.bag.iter().position(|letter| letter.to == B).expect("it is sent");
