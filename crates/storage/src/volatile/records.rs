@@ -9,6 +9,7 @@ use types::positions::PUBLIC;
 use types::{Database, Key, Positions};
 
 use super::packed::Packed;
+use crate::store::LISTED_LEN_MAX;
 
 /// Records that the table keeps room for.
 const KEPT_CAPACITY: usize = 64;
@@ -69,7 +70,8 @@ impl Records {
         }
     }
 
-    /// About `limit` records in key order from `from_hash` on, and where to go on. Never splits a hash.
+    /// About `limit` records in key order from `from_hash` on, and where to go on; fewer if they are
+    /// long. Never splits a hash.
     pub(super) fn list(&self, from_hash: u64, limit: usize) -> (Vec<(Key, Bytes)>, Option<u64>) {
         let hashed = self
             .table
@@ -85,6 +87,18 @@ impl Records {
             let end = if first < Some(end) { Some(end) } else { end.checked_add(1) };
             found.retain(|(hash, _)| end.is_none_or(|end| *hash < end));
             next_hash = end;
+        }
+        found.sort_unstable_by_key(|(hash, _)| *hash);
+        let (mut len, mut last) = (0, None);
+        let cut = found.iter().position(|(hash, packed)| {
+            let is_cut = len >= LISTED_LEN_MAX && last != Some(*hash);
+            len += packed.parts().1.len();
+            last = Some(*hash);
+            is_cut
+        });
+        if let Some(at) = cut {
+            next_hash = Some(found[at].0);
+            found.truncate(at);
         }
         let read = |(position, packed): (u64, &Packed)| {
             let (key, record) = packed.parts();
@@ -179,5 +193,19 @@ mod tests {
         (0..5_000).for_each(|number| records.remove(&key(number)));
         assert!(records.list(0, 10).0.is_empty());
         assert!(records.table.capacity() <= 2 * KEPT_CAPACITY);
+    }
+
+    /// Records are copied: a step takes no more memory than one of other media.
+    #[test]
+    fn long_records_make_short_steps() {
+        let mut records = Records::new(Database(0));
+        let long = vec![b'v'; LISTED_LEN_MAX / 2];
+        for number in 0..7_u8 {
+            records.put(&Key::new(&[number]), &long);
+        }
+        let (step, next_hash) = records.list(0, 1_000);
+        assert_eq!(step.len(), 2);
+        assert!(next_hash.is_some());
+        assert_eq!(listed(&records, 1_000).len(), 7);
     }
 }
