@@ -166,9 +166,7 @@ impl Protocol for Abd {
         if std::mem::take(&mut self.is_new) {
             self.sweep.begin(cx, &self.env);
         }
-        if self.ends.take_short() {
-            self.sweep.plan(cx);
-        }
+        self.sweep.plan_if_short(cx, &mut self.ends);
         self.due.arm(cx.fx);
         self.ends.arm(cx.fx);
         self.pager.arm(cx);

@@ -40,6 +40,10 @@ impl report::Report for Report {
         Report { state, ..*self }
     }
 
+    fn latest(register: &Register) -> Base {
+        register.state.clone()
+    }
+
     fn value_len(register: &Register) -> usize {
         register.state.as_ref().map_or(0, |state| state.value_len())
     }

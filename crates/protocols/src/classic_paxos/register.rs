@@ -82,6 +82,13 @@ impl Register {
         slot_of(&self.committed)
     }
 
+    /// The state that it has soon: a vote is decided as a rule, and that is not stored at once.
+    #[must_use]
+    pub fn latest(&self) -> Base {
+        let vote = self.accepted.as_ref().map(|accepted| accepted.state.clone());
+        vote.or_else(|| self.committed.clone())
+    }
+
     /// Bytes of its values.
     #[must_use]
     pub fn value_len(&self) -> usize {

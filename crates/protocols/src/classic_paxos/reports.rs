@@ -55,6 +55,10 @@ impl report::Report for Report {
         }
     }
 
+    fn latest(register: &Register) -> Base {
+        register.latest()
+    }
+
     fn value_len(register: &Register) -> usize {
         register.value_len()
     }

@@ -164,9 +164,7 @@ impl Member for Craq {
         }
         self.lanes.arm(cx.fx);
         self.ends.arm(cx.fx);
-        if self.ends.take_short() {
-            self.sweep.plan(&mut **cx);
-        }
+        self.sweep.plan_if_short(&mut **cx, &mut self.ends);
     }
 
     /// Answers and acknowledgements of the last epoch are void.

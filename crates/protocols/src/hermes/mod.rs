@@ -155,9 +155,7 @@ impl Member for Hermes {
         }
         self.lanes.arm(cx.fx);
         self.ends.arm(cx.fx);
-        if self.ends.take_short() {
-            self.sweep.plan(&mut **cx);
-        }
+        self.sweep.plan_if_short(&mut **cx, &mut self.ends);
     }
 
     /// Acknowledgements do not outlive their epoch.

@@ -56,9 +56,14 @@ impl Ends {
             Countdown::Running(rest) => rest,
             Countdown::Over => Millis(0),
         };
+        self.watch_for(key, cx.now, rest, later);
+    }
+
+    /// The same for a time to live of which so much is left.
+    pub fn watch_for(&mut self, key: &Key, now: Nanos, rest: Millis, later: Nanos) {
         // An end that is centuries away comes on access.
         let Some(rest) = rest.0.checked_mul(1_000_000) else { return };
-        self.look(key, Nanos(cx.now.0.saturating_add(rest)) + SLACK + later);
+        self.look(key, Nanos(now.0.saturating_add(rest)) + SLACK + later);
     }
 
     /// Looks at the key again a little later.

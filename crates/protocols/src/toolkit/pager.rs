@@ -153,6 +153,10 @@ impl<E: Paged> Pager<E> {
 
     /// Recoveries in this shard start anew, since its registers are forgotten again.
     pub fn on_forgotten(&mut self, cx: &mut PagedScope<'_, E>, shard: Shard) {
+        if !cx.replicas.set.has_me() {
+            // It has no register of this shard to recover.
+            return cx.fx.recovered(shard);
+        }
         let walks: Vec<u64> = (self.walks.iter())
             .filter(|(_, walk)| walk.purpose == Purpose::Recover { shard })
             .map(|(&id, _)| id)

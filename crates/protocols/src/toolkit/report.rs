@@ -27,6 +27,8 @@ pub trait Report: Wire + Clone + Default + PartialEq + Eq + Debug + Send + 'stat
     fn of(record: &Self::Record, uptime: &dyn Uptime, unix: Millis) -> Self;
     /// The same with empty values in the place of others.
     fn without_values(&self) -> Self;
+    /// The newest state of a register, chosen or not.
+    fn latest(record: &Self::Record) -> Base;
     /// About how many bytes the values of a register have.
     fn value_len(record: &Self::Record) -> usize;
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use base::Nanos;
 use types::Shard;
 
+use super::ends::Ends;
 use crate::effects::{Scan, TimerId};
 use crate::protocol::{Env, Scanned, Scope};
 
@@ -76,6 +77,13 @@ impl Sweep {
         }
     }
 
+    /// The same if some ends found no room. A sweep in progress may have passed them.
+    pub fn plan_if_short<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>, ends: &mut Ends) {
+        if self.is_idle() && ends.take_short() {
+            self.plan(cx);
+        }
+    }
+
     fn go_on<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>) {
         if self.cost >= STEP {
             let at = cx.now + PAUSE;
@@ -116,12 +124,14 @@ impl Sweep {
         if self.state != State::Scanning(scanned.id) {
             return false;
         }
-        self.cost += scanned.records.len() + SCAN_COST;
-        if let Some(from_hash) = self.to_do.pop_front()
-            && let Some(next) = scanned.next_hash.filter(|next| next >> 56 == from_hash >> 56)
-        {
+        let from_hash = self.to_do.pop_front().unwrap_or_default();
+        let next = scanned.next_hash.filter(|next| next >> 56 == from_hash >> 56);
+        if let Some(next) = next {
             self.to_do.push_front(next);
         }
+        // A scan of few registers that is not the shard's last one was cut by their bytes.
+        let is_long = next.is_some();
+        self.cost += if is_long { STEP } else { scanned.records.len() + SCAN_COST };
         self.go_on(cx);
         true
     }

@@ -95,6 +95,10 @@ impl Report for Register {
         Register { state, ..*self }
     }
 
+    fn latest(register: &Register) -> Base {
+        register.state.clone()
+    }
+
     fn value_len(register: &Register) -> usize {
         register.state.as_ref().map_or(0, |state| state.value_len())
     }

@@ -3,7 +3,7 @@
 use types::Key;
 
 use super::active::Phase;
-use super::machine::{Cx, Machine, Rules};
+use super::machine::{Cx, ENDS, Machine, Rules, SWEEP};
 use crate::protocol::{Event, Peer, Protocol};
 use crate::toolkit::explainer::EXPLAINER_TICK;
 use crate::toolkit::message::{About, Message};
@@ -31,7 +31,12 @@ impl<R: Rules> Machine<R> {
             },
             Event::Timer(PAGER_TICK) => self.pager.on_tick(cx),
             Event::Timer(EXPLAINER_TICK) => self.explainer.on_tick(cx),
+            Event::Timer(ENDS) => self.on_ends(cx),
+            Event::Timer(SWEEP) => self.sweep.on_timer(cx, &self.env),
             Event::Timer(_) => self.on_tick(cx),
+            Event::Scanned(scanned) if self.sweep.on_scanned(cx, &scanned) => {
+                self.on_swept(cx, scanned);
+            }
             Event::Scanned(scanned) => self.pager.on_scanned(cx, scanned),
             Event::Forgotten { shard } => self.on_forgotten(cx, shard),
             Event::Turn => self.on_turn(cx),

@@ -13,14 +13,18 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{Env, Peer, Scope, Stats};
 use crate::replicas::Replicas;
 use crate::toolkit::due::Due;
+use crate::toolkit::ends::Ends;
 use crate::toolkit::explainer::Explainer;
 use crate::toolkit::message::{About, Message};
 use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::pager::Pager;
 use crate::toolkit::report::{Report, Reports};
 use crate::toolkit::stamp::Stamp;
+use crate::toolkit::sweep::Sweep;
 
 const TICK: TimerId = TimerId(0);
+pub(super) const ENDS: TimerId = TimerId(3);
+pub(super) const SWEEP: TimerId = TimerId(4);
 
 /// The rules of a protocol, with its knowledge beyond single keys in use.
 pub trait Rules: Kinds {
@@ -79,14 +83,6 @@ pub trait Rules: Kinds {
 pub type Cx<'a, K> =
     Scope<'a, <<K as Kinds>::Report as Report>::Record, NoMeta, Message<<K as Kinds>::Report>>;
 
-/// The subject of a deadline.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Alarm {
-    Key(Key),
-    /// The time of this key should be over.
-    Expire(Key),
-}
-
 #[derive(Debug)]
 pub struct Machine<R: Rules> {
     pub env: Env,
@@ -103,7 +99,12 @@ pub struct Machine<R: Rules> {
     pub(super) ops: usize,
     /// Keys that go on at the end of the turn.
     ready: BTreeSet<Key>,
-    pub(super) due: Due<Alarm>,
+    due: Due<Key>,
+    /// When times to live should be over.
+    pub(super) ends: Ends,
+    pub(super) sweep: Sweep,
+    /// The registers from before this start were not swept yet.
+    is_new: bool,
     pub(super) pager: Pager<R::Report>,
     pub(super) explainer: Explainer<Message<R::Report>>,
     /// Registers being recovered one by one.
@@ -139,6 +140,9 @@ impl<R: Rules> Machine<R> {
             ops: 0,
             ready: BTreeSet::new(),
             due: Due::new(TICK),
+            ends: Ends::new(ENDS),
+            sweep: Sweep::new(SWEEP),
+            is_new: true,
             recovering: BTreeSet::new(),
             counters: Counters::default(),
         }
@@ -185,7 +189,7 @@ impl<R: Rules> Machine<R> {
         work(self, cx, &mut active);
         self.ops = self.ops + active.operations() - before;
         if active.is_idle() && !active.is_wanted() {
-            self.due.clear(&Alarm::Key(key.clone()));
+            self.due.clear(key);
             cx.cache.unpin(key);
             return;
         }
@@ -194,7 +198,7 @@ impl<R: Rules> Machine<R> {
             active.wake_at = Nanos::MAX;
             self.ready.insert(key.clone());
         }
-        self.due.set(Alarm::Key(key.clone()), active.due_at());
+        self.due.set(key.clone(), active.due_at());
         self.actives.insert(key.clone(), active);
     }
 
@@ -219,23 +223,21 @@ impl<R: Rules> Machine<R> {
     }
 
     pub(super) fn arm(&mut self, cx: &mut Cx<'_, R>) {
+        if std::mem::take(&mut self.is_new) {
+            self.sweep.begin(cx, &self.env);
+        }
+        self.sweep.plan_if_short(cx, &mut self.ends);
         self.due.arm(cx.fx);
+        self.ends.arm(cx.fx);
         self.pager.arm(cx);
         self.explainer.arm(cx);
     }
 
     pub(super) fn on_tick(&mut self, cx: &mut Cx<'_, R>) {
-        for alarm in self.due.take(cx.now) {
-            match alarm {
-                Alarm::Key(key) if self.actives.contains_key(&key) => {
-                    cx.about(key.shard());
-                    self.with(cx, &key, Machine::on_active_due);
-                }
-                Alarm::Key(_) => {}
-                Alarm::Expire(key) => {
-                    let expire = Message::About { id: 0, key, body: About::Expire };
-                    cx.fx.send_now(cx.replicas.me(), expire);
-                }
+        for key in self.due.take(cx.now) {
+            if self.actives.contains_key(&key) {
+                cx.about(key.shard());
+                self.with(cx, &key, Machine::on_active_due);
             }
         }
     }
@@ -260,7 +262,10 @@ impl<R: Rules> Machine<R> {
 
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.actives.is_empty() && self.pager.is_idle() && self.explainer.is_idle()
+        self.actives.is_empty()
+            && self.pager.is_idle()
+            && self.explainer.is_idle()
+            && self.sweep.is_idle()
     }
 
     pub fn stats(&self, stats: &mut Stats) {

@@ -10,6 +10,7 @@
 //! | `events` | the dispatch of events and messages |
 //! | `acceptor` | the answers of this replica; its register |
 //! | `requests` | commands of clients, until they are in a phase, and after their time |
+//! | `expiry` | times to live of keys that no client touches |
 //! | `reading` | a majority reports its registers, and none is changed |
 //! | `proposing` | commands run on a state; rounds begin, are refused, and are repeated |
 //! | `recovery` | forgotten registers |
@@ -20,6 +21,7 @@
 mod acceptor;
 pub mod active;
 mod events;
+mod expiry;
 pub mod machine;
 mod proposing;
 mod reading;

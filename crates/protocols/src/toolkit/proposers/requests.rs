@@ -1,20 +1,15 @@
 //! Client requests: taken in, and ended at their deadlines.
 
-use base::{Millis, Nanos};
-use types::{Key, Outcome};
+use base::Nanos;
+use types::Outcome;
 
 use super::active::{Active, Phase, Round};
-use super::machine::{Alarm, Cx, Machine, Rules};
+use super::machine::{Cx, Machine, Rules};
 use crate::protocol::Request;
 use crate::toolkit::operation::{Operation, end_proposed, end_queued};
-use crate::toolkit::state::State;
 
 /// Operations in progress.
 const OPERATIONS_MAX: usize = 65_536;
-/// Deadlines that this node waits for. Other keys expire when they are touched.
-const EXPIRIES_MAX: usize = 65_536;
-/// How long after its deadline a key expires without a client.
-const SLACK: Nanos = Nanos::from_millis(20);
 
 impl<R: Rules> Machine<R> {
     pub(super) fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request) {
@@ -33,29 +28,6 @@ impl<R: Rules> Machine<R> {
         let step = self.next_step();
         let operation = Operation { tag, command, deadline, step, changes: false };
         self.with(cx, &key, |_, _, active| active.push(operation));
-    }
-
-    /// The time of this key may be over.
-    pub(super) fn on_expire(&mut self, cx: &mut Cx<'_, R>, key: &Key) {
-        let until = cx.now + self.env.request_timeout;
-        self.with(cx, key, |_, _, active| active.look_until = Some(until));
-    }
-
-    /// This node's attempt is done. If it set a deadline, asks a quorum once that is over.
-    pub fn schedule_expiry(&mut self, cx: &Cx<'_, R>, key: &Key, state: &State) {
-        if let Some(expiry) = state.expiry.filter(|expiry| expiry.id.op == state.op) {
-            let rest = expiry.ends.0.saturating_sub(cx.unix.0);
-            self.expire_later(cx, key, Some(Millis(rest)));
-        }
-    }
-
-    /// Asks a quorum after this rest.
-    pub(super) fn expire_later(&mut self, cx: &Cx<'_, R>, key: &Key, rest: Option<Millis>) {
-        // A deadline centuries away expires on access.
-        let Some(rest) = rest.and_then(|rest| rest.0.checked_mul(1_000_000)) else { return };
-        if self.due.len() < EXPIRIES_MAX {
-            self.due.set(Alarm::Expire(key.clone()), cx.now + Nanos(rest) + SLACK);
-        }
     }
 
     /// Ends operations whose time is over.

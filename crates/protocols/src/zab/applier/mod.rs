@@ -297,9 +297,7 @@ impl Applier {
         if std::mem::take(&mut self.is_new) {
             self.sweep.begin(cx, &self.env);
         }
-        if self.ends.take_short() {
-            self.sweep.plan(cx);
-        }
+        self.sweep.plan_if_short(cx, &mut self.ends);
         self.ends.arm(cx.fx);
     }
 
