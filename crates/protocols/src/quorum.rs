@@ -81,10 +81,12 @@ impl ReplicaSet {
 }
 
 impl Replicas<'_> {
-    /// True if a quorum may still say yes after these replicas said no.
+    /// True if a quorum may still say yes soon: these replicas said no, and some are down.
     #[must_use]
     pub fn may_win(self, nacks: &Tally) -> bool {
-        let no = nacks.places(self.set, self.peers);
+        let down = self.members().enumerate().filter(|(_, member)| !member.up);
+        let down = down.fold(0, |set, (index, _)| set | place(index));
+        let no = nacks.places(self.set, self.peers) | (down & !self.set.own_place());
         self.set.is_quorum_of(self.set.all_places() & !no)
     }
 

@@ -12,6 +12,8 @@ use crate::toolkit::state::Base;
 
 /// Keys whose next ballot is granted. Others pay for phase 1 again.
 const GRANTED_MAX: usize = 65_536;
+/// Bytes of the key and value of such a key. Phase 1 costs little beside longer ones.
+const GRANTED_LEN_MAX: usize = 1_024;
 
 /// A ballot that a quorum promised with its votes for the state before.
 #[derive(Clone, Debug)]
@@ -47,6 +49,10 @@ pub struct Grants {
 
 impl Grants {
     pub fn put(&mut self, key: &Key, granted: Granted) {
+        let value_len = granted.base.as_ref().map_or(0, |state| state.value_len());
+        if key.bytes().len() + value_len > GRANTED_LEN_MAX {
+            return;
+        }
         if self.by_key.len() >= GRANTED_MAX && !self.by_key.contains_key(key) {
             self.by_key.pop_first();
         }
@@ -133,8 +139,11 @@ pub(super) mod tests {
         grants.put(&key, granted.clone());
         grants.drop_below(&key, ballot(2));
         assert!(grants.take(&key).is_some() && grants.take(&key).is_none());
-        grants.put(&key, granted);
+        grants.put(&key, granted.clone());
         grants.drop_below(&key, ballot(3));
         assert!(grants.take(&key).is_none());
+        let base = Some(Arc::new(state(1, Some(&[b'v'; GRANTED_LEN_MAX]))));
+        grants.put(&key, Granted { base, ..granted });
+        assert!(grants.take(&key).is_none(), "long values are not kept");
     }
 }

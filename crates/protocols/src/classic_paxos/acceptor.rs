@@ -13,6 +13,9 @@ use crate::toolkit::proposers::{change, is_lost, report};
 use crate::toolkit::state::{Base, State};
 use crate::uptime::Uptime;
 
+/// Bytes of a replaced value that may stay in storage until the register is stored again.
+const REPLACED_LEN_MAX: usize = 512;
+
 /// A message of the protocol.
 pub(super) fn on_body(
     machine: &mut Machine,
@@ -49,10 +52,15 @@ pub(super) fn on_body(
         }
         Body::CommitThin { slot, ballot, answer } => {
             let uptime = cx.uptime;
-            let commit = |it: &mut Register| it.commit_accepted(slot, ballot, uptime);
-            if cx.cache.get_mut(key).is_some_and(commit) {
+            let replaced_len = cx.cache.get_mut(key).and_then(|register| {
+                let len = register.committed.as_ref().map_or(0, |state| state.value_len());
+                register.commit_accepted(slot, ballot, uptime).then_some(len)
+            });
+            match replaced_len {
+                None => {}
+                Some(len) if len > REPLACED_LEN_MAX => _ = cx.cache.persist(key),
                 // After a crash the vote is still there.
-                cx.cache.persist_before_eviction(key);
+                Some(_) => cx.cache.persist_before_eviction(key),
             }
             committed(machine, cx, from, (id, key), answer);
         }

@@ -123,7 +123,7 @@ impl<const WAITS: bool> Protocol for ClassicPaxos<WAITS> {
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
-        weight(key, &register.committed)
+        weight(key, &register.latest())
     }
 
     fn check(

@@ -221,7 +221,9 @@ impl Machine {
         }
         let ops = own.map_or_else(Vec::new, |attempt| attempt.ops);
         self.end(cx, active, it.state, ops, Some((it.ballot, it.acks)));
-        if !is_own && active.is_idle() {
+        // Only reports of a quorum tell how much of a time to live is left.
+        let expires = base.as_ref().is_some_and(|state| state.expiry.is_some());
+        if !is_own && active.is_idle() && !expires {
             answer_reads(cx, &mut active.queue, active.since, &base, None);
         }
     }
