@@ -117,6 +117,11 @@ impl Requests {
         self.reads.extract_if(.., is_free).collect()
     }
 
+    /// All reads wait for this entry, too.
+    pub fn raise_needs(&mut self, needs: u64) {
+        self.reads.iter_mut().for_each(|read| read.needs = read.needs.max(needs));
+    }
+
     /// Takes the reads that came before this write of their session: it is applied now.
     pub fn take_overtaken(&mut self, epoch: Epoch, number: u64) -> Vec<Read> {
         let Some(id) = self.numbers.get(&(epoch, number)) else { return Vec::new() };
@@ -184,9 +189,16 @@ impl Requests {
     /// Notes that a write was applied. Returns the client that waits for it, and the reads that do.
     ///
     /// They are to be answered at once: a later write of the session may come next.
-    pub fn on_applied(&mut self, epoch: Epoch, number: u64) -> (Option<Tag>, Vec<Read>) {
+    /// Those that need entries behind `visible` stay.
+    pub fn on_applied(
+        &mut self,
+        epoch: Epoch,
+        number: u64,
+        visible: u64,
+    ) -> (Option<Tag>, Vec<Read>) {
         let Some(id) = self.numbers.remove(&(epoch, number)) else { return (None, Vec::new()) };
-        let reads = self.reads.extract_if(.., |read| read.behind == Some(id)).collect();
+        let is_next = |read: &mut Read| read.behind == Some(id) && read.needs <= visible;
+        let reads = self.reads.extract_if(.., is_next).collect();
         (self.end(id), reads)
     }
 
@@ -243,12 +255,12 @@ mod tests {
         (1..=3).for_each(|tag| requests.add_write(request(tag, Access::Write), Nanos(100)));
         assert_eq!(numbers(&requests.take_due(FIRST, Nanos(0), 9)), [1, 2, 3]);
         assert!(requests.take_due(FIRST, Nanos(0), 9).is_empty(), "not due again");
-        assert_eq!(requests.on_applied(FIRST, 1).0, Some(Tag(1)));
-        assert_eq!(requests.on_applied(FIRST, 1).0, None);
+        assert_eq!(requests.on_applied(FIRST, 1, 9).0, Some(Tag(1)));
+        assert_eq!(requests.on_applied(FIRST, 1, 9).0, None);
         requests.add_write(request(4, Access::Write), Nanos(100));
         assert_eq!(numbers(&requests.take_due(SECOND, Nanos(0), 9)), [1, 2, 3]);
-        assert_eq!(requests.on_applied(FIRST, 2).0, None, "its number is that of the new epoch");
-        assert_eq!(requests.on_applied(SECOND, 1).0, Some(Tag(2)));
+        assert_eq!(requests.on_applied(FIRST, 2, 9).0, None, "its number is that of the new epoch");
+        assert_eq!(requests.on_applied(SECOND, 1, 9).0, Some(Tag(2)));
     }
 
     #[test]
@@ -259,10 +271,10 @@ mod tests {
         requests.take_due(FIRST, Nanos(0), 9);
         assert!(requests.take_reads(0).is_empty());
         requests.add_write(request(3, Access::Write), Nanos(100));
-        assert_eq!(requests.on_applied(FIRST, 1).1.len(), 1, "before the next write");
+        assert_eq!(requests.on_applied(FIRST, 1, 9).1.len(), 1, "before the next write");
         assert!(requests.take_reads(0).is_empty());
         requests.take_due(FIRST, Nanos(0), 9);
-        requests.on_applied(FIRST, 2);
+        requests.on_applied(FIRST, 2, 9);
         assert!(!requests.has_write(SessionId(7)) && requests.is_empty());
     }
 
@@ -277,8 +289,24 @@ mod tests {
         assert!(requests.take_reads(6).is_empty());
         let overtaken = requests.take_overtaken(FIRST, 1);
         assert_eq!(overtaken.iter().map(|it| it.request.tag).collect::<Vec<_>>(), [Tag(1)]);
-        let (tag, reads) = requests.on_applied(FIRST, 1);
+        let (tag, reads) = requests.on_applied(FIRST, 1, 9);
         assert_eq!((tag, reads.len()), (Some(Tag(2)), 1));
+    }
+
+    /// A client of the node saw entry 9, or it was committed before this node had a leader.
+    #[test]
+    fn read_waits_for_what_others_saw() {
+        let mut requests = Requests::default();
+        requests.park(request(1, Access::Read), Nanos(100), 0);
+        requests.raise_needs(9);
+        assert!(requests.take_reads(8).is_empty());
+        assert_eq!(requests.take_reads(9).len(), 1);
+        requests.add_write(request(2, Access::Write), Nanos(100));
+        requests.park(request(3, Access::Read), Nanos(100), 9);
+        requests.take_due(FIRST, Nanos(0), 9);
+        assert!(requests.on_applied(FIRST, 1, 5).1.is_empty());
+        assert!(requests.take_reads(8).is_empty());
+        assert_eq!(requests.take_reads(9).len(), 1);
     }
 
     #[test]

@@ -194,7 +194,8 @@ impl Applier {
         }
         self.progress.done(at.index);
         if stream == self.stream {
-            let (tag, reads) = self.requests.on_applied(at.epoch, number);
+            let visible = self.progress.visible;
+            let (tag, reads) = self.requests.on_applied(at.epoch, number, visible);
             if let Some(tag) = tag {
                 self.expose(at.index);
                 cx.fx.reply(tag, Outcome::Reply(reply));
@@ -273,11 +274,15 @@ impl Applier {
                 cx.fx.reply(tag, Outcome::Unknown);
             }
         }
+        self.expose(view.committed);
         if view.leader != self.view.leader || view.epoch != self.view.epoch {
             self.executing.clear(cx, view.epoch);
+            // They came before the node knew how much was committed.
+            let needs = self.exposed();
+            self.requests.raise_needs(needs);
+            self.listings.iter_mut().for_each(|listing| listing.needs = listing.needs.max(needs));
         }
         self.view = view;
-        self.expose(view.committed);
     }
 
     /// This node's order has a leader, and the leader's entries from before are applied here.
