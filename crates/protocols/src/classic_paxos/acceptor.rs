@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use types::Key;
+use types::{Key, Ticket};
 
 use super::message::{About, Body, Message};
 use super::register::{Refusal, Register};
@@ -48,10 +48,13 @@ pub(super) fn on_body(
         }
         Body::Commit { state, answer } => {
             learn(cx, key, &state);
-            committed(machine, cx, from, (id, key), answer);
+            let after = cx.cache.ticket(key);
+            committed(machine, cx, from, (id, key), (answer, after));
         }
         Body::CommitThin { slot, ballot, answer } => {
             let uptime = cx.uptime;
+            // After a crash the vote is still there.
+            let after = cx.cache.ticket(key);
             let replaced_len = cx.cache.get_mut(key).and_then(|register| {
                 let len = register.committed.as_ref().map_or(0, |state| state.value_len());
                 register.commit_accepted(slot, ballot, uptime).then_some(len)
@@ -59,10 +62,9 @@ pub(super) fn on_body(
             match replaced_len {
                 None => {}
                 Some(len) if len > REPLACED_LEN_MAX => _ = cx.cache.persist(key),
-                // After a crash the vote is still there.
                 Some(_) => cx.cache.persist_before_eviction(key),
             }
-            committed(machine, cx, from, (id, key), answer);
+            committed(machine, cx, from, (id, key), (answer, after));
         }
         Body::Promise { accepted, countdown } => {
             machine.with_phase(cx, key, id, |it, cx, active| {
@@ -130,12 +132,12 @@ fn committed(
     cx: &mut Cx<'_>,
     from: Peer,
     (id, key): (u64, &Key),
-    answer: bool,
+    (answer, after): (bool, Ticket),
 ) {
     machine.end_pause(key);
     if answer && cx.replicas.set.has_me() && !is_lost(cx, key) {
         let body = About::Own(Body::Committed);
         let committed = Message::About { id, key: key.clone(), body };
-        cx.fx.send(from.node, committed, cx.cache.ticket(key));
+        cx.fx.send(from.node, committed, after);
     }
 }

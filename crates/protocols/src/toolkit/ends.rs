@@ -23,14 +23,14 @@ const AGAIN: Nanos = Nanos::from_millis(100);
 #[derive(Debug)]
 pub struct Ends {
     due: Due<Key>,
-    /// Some keys found no room: a sweep has to find them.
-    is_short: bool,
+    /// The nearest end that found no room: a sweep has to find it before.
+    missed: Option<Nanos>,
 }
 
 impl Ends {
     #[must_use]
     pub fn new(timer: TimerId) -> Ends {
-        Ends { due: Due::new(timer), is_short: false }
+        Ends { due: Due::new(timer), missed: None }
     }
 
     /// Notes when the time to live of a key is over here, or that it has none.
@@ -74,13 +74,13 @@ impl Ends {
     /// Looks at the key at this time, unless the memory is full of nearer ones.
     pub fn look(&mut self, key: &Key, at: Nanos) {
         if self.due.len() >= WATCHED_MAX && !self.due.has(key) {
-            self.is_short = true;
-            match self.due.last() {
-                Some((last, farthest)) if at < last => {
-                    let farthest = farthest.clone();
-                    self.due.clear(&farthest);
-                }
-                _ => return,
+            let evicted = self.due.last().filter(|(last, _)| at < *last);
+            let evicted = evicted.map(|(last, farthest)| (last, farthest.clone()));
+            let missed = evicted.as_ref().map_or(at, |(last, _)| *last);
+            self.missed = Some(self.missed.map_or(missed, |before| before.min(missed)));
+            match evicted {
+                Some((_, farthest)) => self.due.clear(&farthest),
+                None => return,
             }
         }
         self.due.set(key.clone(), at);
@@ -110,9 +110,9 @@ impl Ends {
         self.due.take(now)
     }
 
-    /// Takes the note that some keys are not watched.
-    pub fn take_short(&mut self) -> bool {
-        std::mem::take(&mut self.is_short)
+    /// Takes the nearest end that is not watched.
+    pub fn take_missed(&mut self) -> Option<Nanos> {
+        self.missed.take()
     }
 
     pub fn arm<M>(&mut self, fx: &mut Effects<M>) {
@@ -136,10 +136,11 @@ mod tests {
         for n in 0..WATCHED_MAX {
             ends.look(&key(n), Nanos(1_000 + n as u64));
         }
-        assert!(!ends.take_short());
+        assert_eq!(ends.take_missed(), None);
         ends.look(&key(WATCHED_MAX), Nanos(1));
         ends.look(&key(WATCHED_MAX + 1), Nanos(u64::MAX));
-        assert!(ends.take_short() && !ends.take_short());
+        let farthest = Nanos(1_000 + WATCHED_MAX as u64 - 1);
+        assert_eq!((ends.take_missed(), ends.take_missed()), (Some(farthest), None));
         assert_eq!(ends.take(Nanos(1)), [key(WATCHED_MAX)]);
         assert_eq!(ends.take(Nanos(u64::MAX)).len(), WATCHED_MAX - 1);
     }

@@ -68,19 +68,27 @@ impl Sweep {
         self.go_on(cx);
     }
 
-    /// Begins another sweep in a while, unless one is planned.
-    pub fn plan<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>) {
-        if self.state == State::Idle {
-            let at = cx.now + REST;
-            self.state = State::RestingUntil(at);
-            cx.fx.timer(self.timer, at);
+    /// Begins another sweep before the nearest end that found no room. A sweep in progress may have
+    /// passed it.
+    pub fn plan_if_short<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>, ends: &mut Ends) {
+        if self.is_idle()
+            && let Some(missed) = ends.take_missed()
+        {
+            self.plan(cx, Nanos(missed.0.saturating_sub(REST.0)));
         }
     }
 
-    /// The same if some ends found no room. A sweep in progress may have passed them.
-    pub fn plan_if_short<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>, ends: &mut Ends) {
-        if self.is_idle() && ends.take_short() {
-            self.plan(cx);
+    /// Begins another sweep at this time, but not soon, and not later than planned.
+    fn plan<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>, at: Nanos) {
+        let at = at.max(cx.now + REST);
+        let is_sooner = match self.state {
+            State::Idle => true,
+            State::RestingUntil(planned) => at < planned,
+            State::Scanning(_) | State::PausedUntil(_) => false,
+        };
+        if is_sooner {
+            self.state = State::RestingUntil(at);
+            cx.fx.timer(self.timer, at);
         }
     }
 
