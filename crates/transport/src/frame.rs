@@ -13,7 +13,7 @@ use bytes::{Buf, Bytes, BytesMut};
 pub const HEADER_LEN: usize = 16;
 
 /// Payload bytes of a frame at most: a turn's messages to one peer.
-pub const PAYLOAD_LEN_MAX: usize = 64 << 20;
+pub const PAYLOAD_LEN_MAX: usize = types::limits::FRAME_LEN_MAX;
 
 /// Payload bytes before the other end has proven itself.
 pub const PAYLOAD_LEN_MAX_UNPROVEN: usize = 4 << 10;

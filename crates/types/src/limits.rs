@@ -17,6 +17,12 @@ pub const KEY_LEN_MAX: usize = 64 * 1024;
 /// Default bytes of one key's value (`max-value-size`).
 pub const VALUE_LEN_DEFAULT: usize = 1024 * 1024;
 
+/// Bytes of a frame between nodes.
+pub const FRAME_LEN_MAX: usize = 64 << 20;
+
+/// Bytes of a command or a reply in a message between nodes. Its frame holds others, too.
+pub const SENT_LEN_MAX: usize = FRAME_LEN_MAX - (4 << 20);
+
 /// Keys of one transaction that only reads.
 pub const SNAPSHOT_KEYS_MAX: usize = 16_384;
 

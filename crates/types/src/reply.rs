@@ -9,7 +9,7 @@ use crate::{Malformed, Reader, Wire};
 pub const REPLY_DEPTH_MAX: usize = 16;
 
 /// Bytes of one text in a reply that travels between nodes.
-const BLOB_LEN_MAX: usize = crate::limits::RECORD_LEN_MAX;
+const BLOB_LEN_MAX: usize = crate::limits::SENT_LEN_MAX;
 
 /// The reply to a command. RESP2 and RESP3 tell the variants apart.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -150,7 +150,7 @@ impl Wire for Bytes {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Bytes, Malformed> {
-        Ok(Bytes::copy_from_slice(reader.blob(crate::limits::RECORD_LEN_MAX)?))
+        Ok(Bytes::copy_from_slice(reader.blob(crate::limits::SENT_LEN_MAX)?))
     }
 }
 

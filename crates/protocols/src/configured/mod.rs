@@ -44,6 +44,7 @@ use std::sync::Arc;
 use base::{Millis, Nanos};
 use bytes::Bytes;
 use types::explain::Record as Explained;
+use types::limits::SENT_LEN_MAX;
 use types::{Access, Configuration, Epoch, Key, NodeId, Outcome, Reply, Role, Shard, Wire};
 
 pub use context::Inside;
@@ -172,6 +173,13 @@ pub enum MemberEvent<P: Member> {
 pub(crate) fn given_up(request: &Request) -> Outcome {
     // A read that found a time to live over has shown no value.
     if request.command.access.is_read() { Outcome::NoQuorum } else { Outcome::Unknown }
+}
+
+/// The reply to a command that cannot go from node to node, or whose reply cannot.
+pub(crate) fn too_long(part: &str, len: usize) -> Option<Reply> {
+    let text =
+        || format!("ERR a {part} of {len} bytes is too long for a message: at most {SENT_LEN_MAX}");
+    (len > SENT_LEN_MAX).then(|| Reply::error(text()))
 }
 
 /// The installed configuration, as this node sees it.
@@ -320,6 +328,9 @@ impl<P: Member> Configured<P> {
         }
         if request.command.hold.is_some() {
             return cx.fx.reply(request.tag, Outcome::NoTransactions(P::NAME));
+        }
+        if let Some(refusal) = too_long("command", request.command.body.len()) {
+            return cx.fx.reply(request.tag, Outcome::Reply(refusal));
         }
         if !self.parked.is_released(request.tag) {
             if self.answer_uncommitted(cx, &mut request) {

@@ -9,7 +9,7 @@ use types::{Access, Command, NodeId, Outcome, SessionId, Tag};
 
 use super::envelope::{Answer, Pass};
 use super::state::passing::{Asker, SERVED, SESSION_SHIFT, Sent, WORKER_SHIFT, WORKERS_MASK};
-use super::{Configured, Cx, Envelope, Member, PASSED_DUE};
+use super::{Configured, Cx, Envelope, Member, PASSED_DUE, too_long};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Request};
 
@@ -139,7 +139,7 @@ impl<P: Member> Configured<P> {
             sometimes!("a copy of a passed request comes");
             return;
         }
-        let asker = Asker { node: from.node, shard: key.shard(), id };
+        let asker = Asker { node: from.node, shard: key.shard(), id, access };
         if self.passing.served.len() >= SERVED_MAX {
             let (node, passed) = asker.answer(Answer::NotServing);
             return cx.fx.send_now(node, passed);
@@ -167,8 +167,16 @@ impl<P: Member> Configured<P> {
         let served = &mut self.passing.served;
         let ended = cx.fx.outcomes.extract_if(.., |(tag, _, _)| served.contains_key(tag));
         let ended: Vec<_> = ended.collect();
-        for (tag, outcome, after) in ended {
+        for (tag, mut outcome, after) in ended {
             if let Some(asker) = served.remove(&tag) {
+                if let Outcome::Reply(reply) = &outcome
+                    && let Some(refusal) = too_long("reply", reply.len())
+                {
+                    outcome = match asker.access.is_read() {
+                        true => Outcome::Reply(refusal),
+                        false => Outcome::Unknown,
+                    };
+                }
                 let (node, passed) = asker.answer(Answer::Ended(outcome));
                 cx.fx.send(node, passed, after);
             }

@@ -8,27 +8,52 @@ use types::{Access, Key, NodeId, Outcome, Reply, Serial};
 
 use super::lane::{From, Lane, Origin, Pend, Steered, Waiting};
 use super::message::{Body, Steer};
-use super::register::{Ran, Register};
+use super::origin::outcome_of;
+use super::register::{self, Ran, Register};
 use super::streams::{Admission, Progress};
 use super::version::Version;
 use super::{Craq, Cx, Held, REQUESTS_MAX, chain, held, send};
+use crate::configured::too_long;
 use crate::mutation::{self, Mutation};
 use crate::toolkit::content::Effect;
 
 /// Commands that become one version.
 const BATCH_MAX: usize = 256;
+/// Bytes of their replies; the last one may be longer.
+const REPLIES_LEN_MAX: usize = 1 << 20;
 
 /// The next version while commands are added to it.
 struct Batch {
     register: Register,
     next: Version,
     origins: Vec<(Origin, Reply)>,
+    /// Bytes of the replies.
+    len: usize,
     serial: Serial,
 }
 
 impl Batch {
     fn run(&self, cx: &mut Cx<'_, '_>, command: &[u8]) -> Effect<Version> {
         self.register.content.run(&mut **cx, self.next, command)
+    }
+
+    /// Runs a command of another member. It has no effect if its reply cannot be sent.
+    fn run_steered(&self, cx: &mut Cx<'_, '_>, command: &[u8]) -> Effect<Version> {
+        let effect = self.run(cx, command);
+        let (Effect::Changed { reply, .. } | Effect::Unchanged { reply }) = &effect;
+        match too_long("reply", reply.len()) {
+            Some(refusal) => Effect::Unchanged { reply: refusal },
+            None => effect,
+        }
+    }
+
+    fn add(&mut self, origin: Origin, reply: Reply) {
+        self.len += reply.len();
+        self.origins.push((origin, reply));
+    }
+
+    fn is_full(&self) -> bool {
+        self.origins.len() >= BATCH_MAX || self.len >= REPLIES_LEN_MAX
     }
 }
 
@@ -148,13 +173,13 @@ impl Craq {
                 Origin::Own(waiting) => {
                     cx.fx.reply(waiting.request.tag, Outcome::Reply(reply));
                 }
-                Origin::Steered(from) => self.end_steered(cx, key, from, reply),
+                Origin::Steered(from) => self.end_steered(cx, key, from, Some(reply)),
             }
         }
     }
 
-    fn end_steered(&mut self, cx: &mut Cx<'_, '_>, key: &Key, from: From, reply: Reply) {
-        self.streams.end(from, reply.clone());
+    fn end_steered(&mut self, cx: &mut Cx<'_, '_>, key: &Key, from: From, reply: Option<Reply>) {
+        self.streams.end(from, reply.as_ref().and_then(register::brief));
         send(cx, from.node, key, Body::Done { seq: from.seq, reply });
     }
 
@@ -166,7 +191,7 @@ impl Craq {
         let register = super::register_of(cx, key);
         let serial = cx.me().serial;
         let next = self.next_version(cx, key, register.version);
-        let mut batch = Batch { register, next, origins: Vec::new(), serial };
+        let mut batch = Batch { register, next, origins: Vec::new(), len: 0, serial };
         self.add_steered(cx, key, &mut batch, &mut steered);
         self.add_own(cx, &mut batch, &mut waiting);
         let lane = self.lane(cx, key);
@@ -186,7 +211,7 @@ impl Craq {
         batch: &mut Batch,
         steered: &mut VecDeque<Steered>,
     ) {
-        while batch.origins.len() < BATCH_MAX
+        while !batch.is_full()
             && let Some(next) = steered.pop_front()
         {
             let From { serial, worker, seq, .. } = next.from;
@@ -194,21 +219,22 @@ impl Craq {
                 continue;
             }
             if !mutation::is(Mutation::NoTable)
-                && let Some(reply) = batch.register.reply_to(serial, seq)
+                && let Some(ran) = batch.register.find(serial, seq)
             {
-                let reply = reply.clone();
+                let reply = ran.reply.clone();
                 self.end_steered(cx, key, next.from, reply);
                 continue;
             }
-            match batch.run(cx, &next.command) {
+            match batch.run_steered(cx, &next.command) {
                 Effect::Changed { content, reply } => {
                     batch.register.content = content;
-                    batch.register.note(Ran { origin: serial, worker, seq, reply: reply.clone() });
-                    batch.origins.push((Origin::Steered(next.from), reply));
+                    let brief = register::brief(&reply);
+                    batch.register.note(Ran { origin: serial, worker, seq, reply: brief });
+                    batch.add(Origin::Steered(next.from), reply);
                 }
                 // It is a read: of a value that is not committed yet, it has to wait.
                 Effect::Unchanged { reply } if batch.origins.is_empty() && cx.is_covered() => {
-                    self.end_steered(cx, key, next.from, reply);
+                    self.end_steered(cx, key, next.from, Some(reply));
                 }
                 Effect::Unchanged { .. } => {
                     steered.push_front(next);
@@ -219,7 +245,7 @@ impl Craq {
     }
 
     fn add_own(&mut self, cx: &mut Cx<'_, '_>, batch: &mut Batch, waiting: &mut VecDeque<Waiting>) {
-        while batch.origins.len() < BATCH_MAX
+        while !batch.is_full()
             && let Some(next) = {
                 // A read of a key whose time is over leaves a deletion behind.
                 let is_over = batch.register.content.is_over(cx.uptime, cx.unix);
@@ -227,9 +253,9 @@ impl Craq {
             }
         {
             let tag = next.request.tag;
-            let ran = next.seq.and_then(|seq| batch.register.reply_to(batch.serial, seq));
-            if let Some(reply) = ran {
-                cx.fx.reply(tag, Outcome::Reply(reply.clone()));
+            let ran = next.seq.and_then(|seq| batch.register.find(batch.serial, seq));
+            if let Some(ran) = ran {
+                cx.fx.reply(tag, outcome_of(&next.request, ran.reply.clone()));
                 self.forget(&next);
                 continue;
             }
@@ -237,7 +263,7 @@ impl Craq {
                 Effect::Changed { content, reply } => {
                     batch.register.content = content;
                     self.forget(&next);
-                    batch.origins.push((Origin::Own(next), reply));
+                    batch.add(Origin::Own(next), reply);
                 }
                 Effect::Unchanged { reply }
                     if batch.origins.is_empty() && cx.reply_read(tag, reply.clone()) =>

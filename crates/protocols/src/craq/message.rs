@@ -22,8 +22,8 @@ pub struct Message {
 pub enum Body {
     /// To the head: run this command once.
     Steer(Steer),
-    /// The steered command has ended.
-    Done { seq: u64, reply: Reply },
+    /// The steered command has ended. `None`: it ran, and its reply was too long to keep.
+    Done { seq: u64, reply: Option<Reply> },
     /// Every member before the receiver holds this version or a newer one durably: hold it, and
     /// tell the next one.
     Down { register: Register },
@@ -104,7 +104,7 @@ impl Wire for Message {
             Body::Steer(steer) => steer.encode(out),
             Body::Done { seq, reply } => {
                 put_varint(out, *seq);
-                reply.encode(out);
+                reply.put(out);
             }
             Body::Down { register } => register.encode(out),
             Body::Up { version } | Body::Have { version } | Body::Nudge { version } => {
@@ -138,7 +138,7 @@ impl Wire for Message {
         let key = Key::decode(reader)?;
         let body = match kind {
             STEER => Body::Steer(Steer::decode(reader)?),
-            DONE => Body::Done { seq: reader.varint()?, reply: Reply::decode(reader)? },
+            DONE => Body::Done { seq: reader.varint()?, reply: Field::take(reader)? },
             DOWN => Body::Down { register: Register::decode(reader)? },
             UP => Body::Up { version: Version::decode(reader)? },
             HAVE => Body::Have { version: Version::decode(reader)? },
@@ -198,7 +198,8 @@ mod tests {
         let steer = Steer { worker: 1, seq: 300, low: 299, is_again: true, command };
         let bodies = [
             Body::Steer(steer),
-            Body::Done { seq: 3, reply: Reply::Integer(4) },
+            Body::Done { seq: 3, reply: Some(Reply::Integer(4)) },
+            Body::Done { seq: 3, reply: None },
             Body::Down { register },
             Body::Up { version },
             Body::Have { version },

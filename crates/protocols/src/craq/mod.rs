@@ -257,7 +257,13 @@ impl Member for Craq {
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
-        register.content.weight(key)
+        let weight = register.content.weight(key);
+        let replies = register.ran.iter().filter_map(|ran| ran.reply.as_ref());
+        let replies: usize = replies.map(Reply::len).sum();
+        match weight.is_key() {
+            true => Weight::of_key(weight.bytes() as usize + replies, weight.expires()),
+            false => weight,
+        }
     }
 
     fn check(&self, cache: &RegisterCache<Register>) -> Result<(), Violation> {

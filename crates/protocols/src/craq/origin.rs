@@ -181,7 +181,13 @@ impl Craq {
         send(cx, head, key, Body::Steer(Steer { worker, seq, low, is_again, command }));
     }
 
-    pub(super) fn on_done(&mut self, cx: &mut Cx<'_, '_>, key: &Key, seq: u64, reply: Reply) {
+    pub(super) fn on_done(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        key: &Key,
+        seq: u64,
+        reply: Option<Reply>,
+    ) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         if !lane.is_steering || lane.waiting.front().is_none_or(|first| first.seq != Some(seq)) {
             return;
@@ -189,7 +195,7 @@ impl Craq {
         let Some(first) = lane.waiting.pop_front() else { return };
         lane.is_steering = false;
         self.forget(&first);
-        cx.fx.reply(first.request.tag, Outcome::Reply(reply));
+        cx.fx.reply(first.request.tag, outcome_of(&first.request, reply));
         self.advance(cx, key);
     }
 }
@@ -259,6 +265,11 @@ impl Craq {
         }
         self.advance(cx, key);
     }
+}
+
+/// The outcome of a command that ran. The reply may not have been kept.
+pub(super) fn outcome_of(request: &Request, reply: Option<Reply>) -> Outcome {
+    reply.map_or_else(|| given_up(request), Outcome::Reply)
 }
 
 /// True if the register here is clean, and its time to live over.

@@ -1,12 +1,13 @@
 //! The stored state of one key: a value, the version that orders it, a clean flag, and the commands
 //! that it includes.
 
-use types::limits::MEMBERS_MAX;
+use types::limits::{MEMBERS_MAX, ONCE_ENTRIES_MAX, ONCE_ENTRY_LEN_MAX};
 use types::wire::put_varint;
 use types::{Malformed, Reader, Reply, Serial, Wire};
 
 use super::version::Version;
 use crate::toolkit::content::Content;
+use crate::toolkit::fields::Field;
 use crate::uptime::Uptime;
 
 /// One replica of one key.
@@ -29,7 +30,8 @@ pub struct Ran {
     /// The worker of the origin that numbered it.
     pub worker: u64,
     pub seq: u64,
-    pub reply: Reply,
+    /// `None`: it was too long to keep. Its command gets no answer if it comes again.
+    pub reply: Option<Reply>,
 }
 
 impl Register {
@@ -47,11 +49,10 @@ impl Register {
         Register { content, ..self }
     }
 
-    /// The reply to a command that the value includes.
+    /// A command that the value includes.
     #[must_use]
-    pub fn reply_to(&self, origin: Serial, seq: u64) -> Option<&Reply> {
-        let ran = self.ran.iter().find(|ran| ran.origin == origin && ran.seq == seq);
-        ran.map(|ran| &ran.reply)
+    pub fn find(&self, origin: Serial, seq: u64) -> Option<&Ran> {
+        self.ran.iter().find(|ran| ran.origin == origin && ran.seq == seq)
     }
 
     /// Notes a command. A member has one on a key at a time, so its last one is enough.
@@ -61,8 +62,21 @@ impl Register {
     }
 }
 
+/// Bytes of a reply that is kept for a command that comes again.
+const REPLY_LEN_MAX: usize = 256;
+
+/// The reply, if it is short enough to be kept.
+#[must_use]
+pub fn brief(reply: &Reply) -> Option<Reply> {
+    (reply.len() <= REPLY_LEN_MAX).then(|| reply.clone())
+}
+
 /// Members of a configuration, and as many that have left since the last write.
 const RAN_MAX: u64 = 2 * MEMBERS_MAX as u64;
+
+// A record has room for them beside the largest value.
+const _: () =
+    assert!(RAN_MAX as usize * (REPLY_LEN_MAX + 64) <= ONCE_ENTRIES_MAX * ONCE_ENTRY_LEN_MAX);
 
 impl Wire for Register {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -73,7 +87,7 @@ impl Wire for Register {
             put_varint(out, u64::from(ran.origin.0));
             put_varint(out, ran.worker);
             put_varint(out, ran.seq);
-            ran.reply.encode(out);
+            ran.reply.put(out);
         }
     }
 
@@ -93,7 +107,7 @@ impl Ran {
     fn decode(reader: &mut Reader<'_>) -> Result<Ran, Malformed> {
         let origin = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
         let (worker, seq) = (reader.varint()?, reader.varint()?);
-        Ok(Ran { origin: Serial(origin), worker, seq, reply: Reply::decode(reader)? })
+        Ok(Ran { origin: Serial(origin), worker, seq, reply: Field::take(reader)? })
     }
 }
 
@@ -107,9 +121,10 @@ mod tests {
     #[test]
     fn registers_come_back_from_their_bytes() {
         let version = Version { epoch: Epoch(300), number: 7 };
-        let ran = Ran { origin: Serial(300), worker: 1, seq: 4, reply: Reply::Integer(1) };
+        let ran = Ran { origin: Serial(300), worker: 1, seq: 4, reply: Some(Reply::Integer(1)) };
+        let long = Ran { origin: Serial(301), reply: None, ..ran.clone() };
         for content in contents(version) {
-            for (is_clean, ran) in [(false, vec![]), (true, vec![ran.clone()])] {
+            for (is_clean, ran) in [(false, vec![]), (true, vec![ran.clone(), long.clone()])] {
                 let register = Register { version, content: content.clone(), is_clean, ran };
                 let bytes = register.to_bytes();
                 for len in 0..bytes.len() {
@@ -124,11 +139,18 @@ mod tests {
     fn last_command_of_a_member_counts() {
         let mut register = Register::ABSENT;
         for (origin, seq) in [(1, 4), (2, 5), (1, 6)] {
-            let reply = Reply::Integer(seq as i64);
+            let reply = Some(Reply::Integer(seq as i64));
             register.note(Ran { origin: Serial(origin), worker: 0, seq, reply });
         }
-        assert_eq!(register.reply_to(Serial(1), 4), None);
-        assert_eq!(register.reply_to(Serial(1), 6), Some(&Reply::Integer(6)));
-        assert_eq!(register.reply_to(Serial(2), 5), Some(&Reply::Integer(5)));
+        let reply = |origin, seq| register.find(Serial(origin), seq).map(|ran| ran.reply.clone());
+        assert_eq!(reply(1, 4), None);
+        assert_eq!(reply(1, 6), Some(Some(Reply::Integer(6))));
+        assert_eq!(reply(2, 5), Some(Some(Reply::Integer(5))));
+    }
+
+    #[test]
+    fn long_replies_are_not_kept() {
+        assert_eq!(brief(&Reply::Integer(7)), Some(Reply::Integer(7)));
+        assert_eq!(brief(&Reply::bulk(vec![b'v'; REPLY_LEN_MAX])), None);
     }
 }

@@ -28,7 +28,8 @@ struct Command {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
     Running,
-    Ended(Reply),
+    /// `None`: its reply was too long to keep.
+    Ended(Option<Reply>),
 }
 
 /// The answer to a steered command.
@@ -71,7 +72,7 @@ impl Streams {
         Admission::New
     }
 
-    pub fn end(&mut self, from: From, reply: Reply) {
+    pub fn end(&mut self, from: From, reply: Option<Reply>) {
         let stream = self.0.get_mut(&(from.serial, from.worker));
         if let Some(command) = stream.and_then(|stream| stream.commands.get_mut(&from.seq)) {
             command.progress = Progress::Ended(reply);
@@ -104,8 +105,8 @@ pub(crate) mod tests {
         let mut streams = Streams::default();
         assert_eq!(streams.admit(from(4), 4, &key), Admission::New);
         assert_eq!(streams.admit(from(4), 4, &key), Admission::Copy(Progress::Running));
-        streams.end(from(4), Reply::Integer(0));
-        let ended = Progress::Ended(Reply::Integer(0));
+        streams.end(from(4), Some(Reply::Integer(0)));
+        let ended = Progress::Ended(Some(Reply::Integer(0)));
         assert_eq!(streams.admit(from(4), 4, &key), Admission::Copy(ended));
         assert_eq!(streams.admit(from(6), 6, &key), Admission::New);
         assert_eq!(streams.admit(from(4), 4, &key), Admission::Old);
@@ -119,7 +120,7 @@ pub(crate) mod tests {
         let (key, other) = (Key::new(b"k"), Key::new(b"other"));
         let mut streams = Streams::default();
         assert_eq!(streams.admit(from(6), 3, &key), Admission::New);
-        streams.end(from(6), Reply::Integer(0));
+        streams.end(from(6), Some(Reply::Integer(0)));
         assert_eq!(streams.admit(from(4), 3, &other), Admission::New, "each key has its order");
         match streams.admit(from(5), 3, &key) {
             Admission::Old => Ok(()),

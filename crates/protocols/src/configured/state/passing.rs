@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Incarnation, Key, NodeId, SessionId, Shard, Tag};
+use types::{Access, Incarnation, Key, NodeId, SessionId, Shard, Tag};
 
 use crate::configured::envelope::{Answer, Envelope};
 use crate::protocol::Request;
@@ -62,11 +62,12 @@ pub(crate) struct Asker {
     pub(crate) node: NodeId,
     pub(crate) shard: Shard,
     pub(crate) id: u64,
+    pub(crate) access: Access,
 }
 
 impl Asker {
     pub(crate) fn answer<M>(self, answer: Answer) -> (NodeId, Envelope<M>) {
-        let Asker { node, shard, id } = self;
+        let Asker { node, shard, id, .. } = self;
         (node, Envelope::Passed { shard, id, answer })
     }
 }
