@@ -87,17 +87,17 @@ impl<'a> Plot<'a> {
         let total = self.lines(Experiment::Writes, |row| Some((x(row), row.per_second)));
         let per_core = self.lines(Experiment::Writes, |row| Some((x(row), row.per_core)));
         let per_core = with_published(per_core, published::curve);
-        let panel = |y_label: &str, is_linear, lines| Panel {
+        let panel = |y_label: &str, lines| Panel {
             across: Across::Percent,
             x_label: "writes, % of operations".to_string(),
             y_label: y_label.to_string(),
-            is_linear,
+            is_linear: false,
             marks: Vec::new(),
             lines,
         };
         let panels = vec![
-            panel("operations per second, all nodes", true, total),
-            panel("operations per second and used core", false, per_core),
+            panel("operations per second, all nodes", total),
+            panel("operations per second and used core", per_core),
         ];
         Chart { title: self.title("Throughput over writes"), panels }
     }
@@ -134,7 +134,7 @@ impl<'a> Plot<'a> {
                 across: Across::Names(labels.collect()),
                 x_label: "keys of a Pareto distribution (80/20), Zipf 0.99, uniform".to_string(),
                 y_label: format!("operations per second, {writes} % writes"),
-                is_linear: true,
+                is_linear: false,
                 marks: Vec::new(),
                 lines: lines.into_iter().chain(loose).collect(),
             }
@@ -185,7 +185,7 @@ impl<'a> Plot<'a> {
     /// Beside the same with clients at all nodes, if that was measured.
     fn leader(&self) -> Chart {
         let x = |row: &Row| f64::from(row.writes_percent);
-        let panel = |y_label: &str, is_linear, y: fn(&Row) -> f64| {
+        let panel = |y_label: &str, y: fn(&Row) -> f64| {
             let at_leader = self.lines(Experiment::Leader, |row| Some((x(row), y(row))));
             let mut lines = self.lines(Experiment::Writes, |row| Some((x(row), y(row))));
             lines.retain(|line| at_leader.iter().any(|other| other.label == line.label));
@@ -198,14 +198,14 @@ impl<'a> Plot<'a> {
                 across: Across::Percent,
                 x_label: "writes, % of operations".to_string(),
                 y_label: y_label.to_string(),
-                is_linear,
+                is_linear: false,
                 marks: Vec::new(),
                 lines,
             }
         };
         let panels = vec![
-            panel("operations per second, all nodes", true, |row| row.per_second),
-            panel("operations per second and used core", false, |row| row.per_core),
+            panel("operations per second, all nodes", |row| row.per_second),
+            panel("operations per second and used core", |row| row.per_core),
         ];
         Chart { title: self.title("Clients of the leader only"), panels }
     }
