@@ -201,7 +201,10 @@ impl AvailabilityReport {
             };
             Panel {
                 across: Across::Numbers,
-                x_label: "seconds since the fault; it lasts between the marks".to_string(),
+                x_label: match fault {
+                    Fault::None => "seconds".to_string(),
+                    _ => "seconds since the fault; it lasts between the marks".to_string(),
+                },
                 y_label: y_label.to_string(),
                 is_linear: true,
                 marks: if fault == Fault::None { vec![] } else { vec![0.0, self.window_s / 3.0] },
