@@ -188,6 +188,8 @@ base::mutations! {
     ZabStandsAlone = "zab-stands-alone",
     /// A follower notes an epoch before it has the history of its leader.
     ZabNotesEpochEarly = "zab-notes-epoch-early",
+    /// A leader whose epoch others made stand never notes it.
+    ZabNeverNotes = "zab-never-notes",
     /// A follower acknowledges entries before they are durable.
     ZabAcksBeforeDurable = "zab-acks-before-durable",
     /// A leader counts entries of followers that have not joined.

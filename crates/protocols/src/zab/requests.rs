@@ -1,6 +1,6 @@
 //! Writes and reads of a worker's clients in progress.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
 use types::{Command, Key, Outcome, SessionId, Tag};
@@ -203,11 +203,16 @@ impl Requests {
     }
 
     /// Ends all writes that were sent: the copied state may include them. Numbers begin anew.
-    pub fn end_sent(&mut self) -> Vec<Tag> {
+    ///
+    /// Also returns reads of their sessions: the state may include a write that came later.
+    pub fn end_sent(&mut self) -> (Vec<Tag>, Vec<Read>) {
         self.epoch = Epoch::default();
-        let sent: Vec<u64> =
-            self.writes.iter().filter(|(_, it)| it.was_sent).map(|(&id, _)| id).collect();
-        sent.into_iter().filter_map(|id| self.end(id)).collect()
+        let sent = self.writes.iter().filter(|(_, write)| write.was_sent);
+        let (sent, sessions): (Vec<u64>, BTreeSet<SessionId>) =
+            sent.map(|(&id, write)| (id, write.session)).unzip();
+        let is_beside = |read: &mut Read| sessions.contains(&read.request.session);
+        let reads = self.reads.extract_if(.., is_beside).collect();
+        (sent.into_iter().filter_map(|id| self.end(id)).collect(), reads)
     }
 
     /// Ends writes and reads whose time is over.

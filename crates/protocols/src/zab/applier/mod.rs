@@ -270,9 +270,11 @@ impl Applier {
     fn on_view(&mut self, cx: &mut Cx<'_>, view: View) {
         if view.leader.is_some() && view.copies > self.stream.copies {
             self.stream.copies = view.copies;
-            for tag in self.requests.end_sent() {
+            let (writes, reads) = self.requests.end_sent();
+            for tag in writes {
                 cx.fx.reply(tag, Outcome::Unknown);
             }
+            self.refuse(cx, reads);
         }
         self.expose(view.committed);
         if view.leader != self.view.leader || view.epoch != self.view.epoch {

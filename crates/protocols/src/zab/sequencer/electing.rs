@@ -63,6 +63,10 @@ impl Sequencer {
         match &self.role {
             // It promised not to join this epoch.
             Role::Leading(leading) if look.accepted > leading.epoch => self.look(cx),
+            // Its epoch never stands any more.
+            Role::Following(following) if following.is_given_up_by(from.node, look) => {
+                self.look(cx);
+            }
             Role::Leading(leading) if look.is_looking => {
                 let epoch = leading.epoch;
                 cx.fx.send(from.node, ToSequencer::NewEpoch { epoch }.into(), self.meta_after);

@@ -67,7 +67,7 @@ impl Sequencer {
         if following.step != Step::Promised || following.attempt != attempt {
             return;
         }
-        if base.index + 1 < self.history.first() {
+        if base.index.max(1) < self.history.first() {
             // It was cut since the promise.
             return self.look(cx);
         }
@@ -209,15 +209,15 @@ impl Sequencer {
         entries: Vec<Entry>,
     ) {
         let Some(following) = self.following(from, epoch, cx.now) else { return };
-        let attempt = following.attempt;
-        if !following.step.takes_entries() {
+        let Following { attempt, step, .. } = *following;
+        if !step.takes_entries() {
             return;
         }
         let end = first + entries.len() as u64 - 1;
         for (index, entry) in (first..).zip(entries) {
             let next = self.history.last() + 1;
-            // Its log has to be cut first.
-            let is_full = self.history.bytes() > self.env.log.capacity;
+            // Its log has to be cut first. The epoch stands only with those of its beginning.
+            let is_full = self.history.bytes() > self.env.log.capacity && !step.needs_entry(index);
             if index > next || is_full {
                 break;
             }

@@ -65,6 +65,10 @@ impl Sequencer {
 
     /// Cuts entries off the log that the registers include, durably.
     pub(super) fn cut(&mut self, cx: &mut Cx<'_>) {
+        // A log that begins anew must not begin in front of its first entry.
+        if self.outlets.is_held {
+            return;
+        }
         let capacity = self.env.log.capacity;
         let mut applied = self.outlets.kept();
         if let Role::Leading(leading) = &self.role

@@ -8,6 +8,7 @@ use types::{AmnesiaCount, NodeId};
 use super::super::epoch::{Epoch, Zxid};
 use super::super::message::ToSequencer;
 use super::super::txn::Stream;
+use super::looks::Look;
 use super::places::Places;
 use crate::quorum::Tally;
 
@@ -61,6 +62,14 @@ impl Step {
         !matches!(self, Step::Promised | Step::Clearing { .. })
     }
 
+    /// The entry is from before the epoch, and the follower has not joined.
+    pub fn needs_entry(self, index: u64) -> bool {
+        match self {
+            Step::Syncing { last } | Step::Copying { last } => index <= last,
+            _ => false,
+        }
+    }
+
     pub fn is_syncing(self) -> bool {
         matches!(self, Step::Syncing { .. })
     }
@@ -79,6 +88,13 @@ pub struct Following {
     pub step: Step,
     pub heard_at: Nanos,
     pub step_at: Nanos,
+}
+
+impl Following {
+    /// Its leader looks for one itself. An earlier look may be late: it names an earlier epoch.
+    pub fn is_given_up_by(&self, node: NodeId, look: Look) -> bool {
+        self.leader == node && look.is_looking && look.accepted >= self.epoch
+    }
 }
 
 /// The way of a leader into its epoch.

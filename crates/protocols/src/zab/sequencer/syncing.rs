@@ -7,6 +7,7 @@ use super::super::epoch::Epoch;
 use super::super::message::{ToSequencer, View};
 use super::super::register::Meta;
 use super::Sequencer;
+use super::looks::Look;
 use super::places::Places;
 use super::role::{Follower, Phase, Promise, Role};
 use crate::mutation::{self, Mutation};
@@ -49,8 +50,11 @@ impl Sequencer {
             true => (Epoch::default(), last),
             false => (current, last),
         };
-        // Its node will found the epoch.
-        if theirs.is_some_and(|theirs| theirs > own) {
+        if let Some((_, last)) = theirs.filter(|theirs| *theirs > own) {
+            // Its node will found the epoch: an earlier look of it must not let this one do so.
+            let current = promise.current;
+            let look = Look { accepted: epoch, current, last, is_looking: true, votes };
+            self.looks.by_node.insert(from, (look, cx.now));
             return self.look(cx);
         }
         leading.waiting.insert(from, promise);
@@ -105,7 +109,12 @@ impl Sequencer {
     /// The leader's own history is durable: it notes the epoch.
     pub(super) fn note_epoch(&mut self, cx: &mut Cx<'_>) {
         let Role::Leading(leading) = &self.role else { return };
-        let is_due = leading.phase != Phase::Discovery && self.meta.current != leading.epoch;
+        // Also if others made the epoch stand before: a worse history might outrank this one.
+        let is_in_time = match mutation::is(Mutation::ZabNeverNotes) {
+            true => leading.phase == Phase::Sync,
+            false => leading.phase != Phase::Discovery,
+        };
+        let is_due = is_in_time && self.meta.current != leading.epoch;
         if is_due && self.durable >= leading.initial && self.changes_durable >= self.truncated {
             let current = leading.epoch;
             self.persist(cx, Meta { current, ..self.meta });
