@@ -14,6 +14,7 @@ mod schedules;
 mod template;
 mod upkeep;
 mod verdict;
+mod zab;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,8 +1,9 @@
-//! Mutations of the configured protocols, of caspaxos and of classic-paxos are caught. Random
+//! Mutations of the configured protocols, of caspaxos, classic-paxos and zab are caught. Random
 //! worlds do so within a stated budget, or a schedule made for one.
 
 use super::explore::explore;
 use super::schedules as play;
+use super::zab::schedules as zab;
 use crate::caspaxos::{self, CasPaxos};
 use crate::classic_paxos::ClassicPaxos;
 use crate::configured::Configured;
@@ -21,8 +22,8 @@ enum Catch {
     Schedule(fn() -> Result<(), String>),
 }
 
-/// Every rule of `configured`, `hermes`, `craq` and `caspaxos`, and those of `classic-paxos` that
-/// the simulator does not reach.
+/// Every rule of `configured`, `hermes`, `craq` and `caspaxos`. Those of `classic-paxos` and `zab`
+/// that the simulator does not reach.
 const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::OldEpochCounts, Catch::Schedule(play::craq_steered_copy_of_the_epoch_before)),
     (
@@ -103,6 +104,14 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::AcceptBelowPromise, Catch::CasPaxos(1_000)),
     (Mutation::NoWriteBack, Catch::CasPaxos(1_000)),
     (Mutation::AdoptMinority, Catch::CasPaxos(1_000)),
+    (Mutation::ZabForgetsPromises, Catch::Schedule(zab::promise_that_was_forgotten)),
+    (Mutation::ZabComparesZxidsOnly, Catch::Schedule(zab::history_that_was_left_behind)),
+    (Mutation::ZabCountsUnjoined, Catch::Schedule(zab::acknowledgement_before_joining)),
+    (Mutation::ZabNeverNotes, Catch::Schedule(zab::leader_behind_its_epoch)),
+    (Mutation::ZabReadsBehind, Catch::Schedule(zab::read_at_a_worker_behind)),
+    (Mutation::ZabAdoptsOlder, Catch::Schedule(zab::write_beside_a_copy)),
+    (Mutation::ZabForgetsDeletions, Catch::Schedule(zab::deletion_beside_a_copy)),
+    (Mutation::ZabAppliesAgain, Catch::Schedule(zab::countdown_over_a_restart)),
 ];
 
 fn goes_wrong<E>(play: impl FnOnce() -> Result<(), E> + std::panic::UnwindSafe) -> bool {
