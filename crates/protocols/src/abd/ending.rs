@@ -18,6 +18,7 @@ use super::requests::ask;
 use super::{Abd, Cx};
 use crate::protocol::{Scanned, ScannedRegister};
 use crate::register_cache::CachedRegister;
+use crate::toolkit::asks::Ask;
 
 /// How long a replica waits for each one that comes before it to end a key.
 const TURN: Nanos = Nanos::from_millis(100);
@@ -70,7 +71,7 @@ impl Abd {
         let op = Operation { over, answers: Answers::default(), ..op };
         let id = self.next_id();
         self.due.set(id, op.resend_at.min(op.deadline));
-        ask(cx, id, &op);
+        ask(cx, self.stream, id, &op);
         self.ops.insert(id, op);
     }
 
@@ -80,7 +81,8 @@ impl Abd {
         if newest.content.expiry.is_none() {
             // This replica may have missed it.
             let (me, register) = (cx.replicas.me(), newest.clone());
-            return cx.fx.send_now(me, Message::Store { op: 0, key: op.key, register });
+            let ask = Ask { stream: self.stream, number: 0 };
+            return cx.fx.send_now(me, Message::Store { ask, key: op.key, register });
         }
         match op.answers.rest_of_quorum(cx.replicas) {
             Some(rest) if rest.0 > 0 => {

@@ -1,12 +1,14 @@
 //! The messages between ABD nodes.
 
 use types::wire::put_varint;
-use types::{Key, Malformed, Reader, Wire};
+use types::{Key, Malformed, Reader, Shard, Wire};
 
 use super::register::Register;
 use super::reports::Report;
 use crate::protocol;
 use crate::protocol::Touches;
+use crate::toolkit::acks::Numbered;
+use crate::toolkit::asks::{Ask, Stream};
 use crate::toolkit::pager::{PAGE_KINDS_MAX, PageMessage};
 
 /// `op` names one operation of one process start. So an answer to an earlier process is never
@@ -23,14 +25,15 @@ pub enum Message {
         key: Key,
         report: Report,
     },
+    /// Its number is that of the operation.
     Store {
-        op: u64,
+        ask: Ask,
         key: Key,
         register: Register,
     },
+    /// The registers of these asks or newer ones are held durably.
     Stored {
-        op: u64,
-        key: Key,
+        acks: Numbered,
     },
     /// To this node itself: the content of a forgotten register of a page.
     Adopt {
@@ -56,10 +59,17 @@ impl protocol::Message for Message {
             Message::Query { key, .. }
             | Message::State { key, .. }
             | Message::Store { key, .. }
-            | Message::Stored { key, .. }
             | Message::Adopt { key, .. }
             | Message::Look { key, .. } => Touches::Key(key),
+            Message::Stored { .. } => Touches::Nothing,
             Message::Paging(message) => Touches::Shard(message.shard()),
+        }
+    }
+
+    fn shard(&self) -> Option<Shard> {
+        match self {
+            Message::Stored { acks } => Some(acks.shard),
+            _ => self.touches().shard(),
         }
     }
 }
@@ -96,11 +106,15 @@ impl Wire for Message {
                 head(STATE, *op, key);
                 report.encode(out);
             }
-            Message::Store { op, key, register } => {
-                head(STORE, *op, key);
+            Message::Store { ask, key, register } => {
+                head(STORE, ask.number, key);
+                ask.stream.encode(out);
                 register.encode(out);
             }
-            Message::Stored { op, key } => head(STORED, *op, key),
+            Message::Stored { acks } => {
+                out.push(STORED);
+                acks.encode(out);
+            }
             Message::Adopt { walk, key, register } => {
                 head(ADOPT, *walk, key);
                 register.encode(out);
@@ -115,12 +129,17 @@ impl Wire for Message {
         if kind <= PAGE_KINDS_MAX {
             return Ok(Message::Paging(PageMessage::decode_kind(kind, reader)?));
         }
+        if kind == STORED {
+            return Ok(Message::Stored { acks: Numbered::decode(reader)? });
+        }
         let (op, key) = (reader.varint()?, Key::decode(reader)?);
         Ok(match kind {
             QUERY => Message::Query { op, key, want_value: take_bool(reader)? },
             STATE => Message::State { op, key, report: Report::decode(reader)? },
-            STORE => Message::Store { op, key, register: Register::decode(reader)? },
-            STORED => Message::Stored { op, key },
+            STORE => {
+                let ask = Ask { stream: Stream::decode(reader)?, number: op };
+                Message::Store { ask, key, register: Register::decode(reader)? }
+            }
             ADOPT => Message::Adopt { walk: op, key, register: Register::decode(reader)? },
             LOOK => Message::Look { op, key },
             _ => return Err(Malformed),
@@ -131,9 +150,11 @@ impl Wire for Message {
 #[cfg(test)]
 mod tests {
     use base::Millis;
+    use types::{Incarnation, NodeId, Ticket};
 
     use super::super::register::tests::register;
     use super::*;
+    use crate::toolkit::acks::Collector;
     use crate::toolkit::countdown::Countdown;
 
     fn messages() -> Vec<Message> {
@@ -147,11 +168,15 @@ mod tests {
             entries: vec![(key.clone(), report.clone())],
             next_hash: Some(u64::MAX),
         };
+        let stream = Stream { incarnation: Incarnation(3), worker: 1 };
+        let ask = Ask { stream, number: 300 };
+        let mut collector = Collector::new(2);
+        collector.add(NodeId(2), ask, key.shard(), Ticket::DURABLE);
         vec![
             Message::Query { op: 1, key: key.clone(), want_value: true },
             Message::State { op: 2, key: key.clone(), report },
-            Message::Store { op: 3, key: key.clone(), register: register.clone() },
-            Message::Stored { op: 4, key: key.clone() },
+            Message::Store { ask, key: key.clone(), register: register.clone() },
+            Message::Stored { acks: collector.take().swap_remove(0).numbered },
             Message::Adopt { walk: 7, key: key.clone(), register: register.ended() },
             Message::Look { op: 0, key },
             Message::Paging(page),

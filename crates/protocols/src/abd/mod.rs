@@ -16,7 +16,7 @@
 //! | message | asks or tells |
 //! |---|---|
 //! | `Query` -> `State` | version, and the value on demand |
-//! | `Store` -> `Stored` | hold this version or a newer one |
+//! | `Store` -> `Stored` | hold this version or a newer one; one answer for those of a turn |
 //! | `Look` | to this node itself: is the time to live of this key over? |
 //! | `Paging` | listings and recovery of shards ([`crate::toolkit::pager`]) |
 //! | `Adopt` | to this node itself: the recovered content of a register |
@@ -49,7 +49,7 @@ mod requests;
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Key, NodeId, Ticket};
+use types::{Incarnation, Key, NodeId, Ticket};
 
 pub use message::Message;
 use operation::{Kind, Operation, Phase};
@@ -64,6 +64,8 @@ use crate::protocol::{
 };
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::replicas::Replicas;
+use crate::toolkit::acks::{Collected, Collector};
+use crate::toolkit::asks::{Ask, Stream};
 use crate::toolkit::due::Due;
 use crate::toolkit::ends::Ends;
 use crate::toolkit::explainer::{EXPLAINER_TICK, Explainer};
@@ -85,6 +87,10 @@ pub struct Abd {
     /// The largest number given to a version by this process.
     minted: u64,
     next_op: u64,
+    /// Names this worker in stores.
+    stream: Stream,
+    /// The stores of this turn.
+    stored: Collector,
     ops: BTreeMap<u64, Operation>,
     behind: Behind<(Nanos, Request)>,
     due: Due<u64>,
@@ -124,6 +130,8 @@ impl Protocol for Abd {
         let start = if mutation::is(Mutation::StaleAnswers) { 0 } else { env.incarnation.0 };
         Abd {
             next_op: (u64::from(start) << 40) + 1,
+            stream: Stream { incarnation: Incarnation(start), worker: env.worker as u64 },
+            stored: Collector::new(env.workers),
             pager: Pager::new(&env),
             explainer: Explainer::new(&env, |op, key| Message::Query { op, key, want_value: true }),
             env,
@@ -159,9 +167,14 @@ impl Protocol for Abd {
             Event::PeerReset { .. }
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
-            | Event::ViewChanged
-            | Event::Group(_)
-            | Event::Turn => {}
+            | Event::Group(_) => {}
+            // Messages carry the amnesia count of their making.
+            Event::ViewChanged => self.stored.clear(),
+            Event::Turn => {
+                for Collected { to, numbered, after } in self.stored.take() {
+                    cx.fx.send(to, Message::Stored { acks: numbered }, after);
+                }
+            }
         }
         if std::mem::take(&mut self.is_new) {
             self.sweep.begin(cx, &self.env);
@@ -215,8 +228,8 @@ impl Abd {
             Message::Query { op, key, want_value } => {
                 self.on_query(cx, from.node, op, &key, want_value);
             }
-            Message::Store { op, key, register } => {
-                self.on_store(cx, from.node, op, key, register);
+            Message::Store { ask, key, register } => {
+                self.on_store(cx, from.node, ask, key, register);
             }
             Message::State { op: id, report, .. } => {
                 if self.explainer.on_explained(cx, from, id, || held(&report)) {
@@ -229,12 +242,9 @@ impl Abd {
                     self.settle(cx, id);
                 }
             }
-            Message::Stored { op: id, .. } => {
-                if let Some(op) = self.ops.get_mut(&id)
-                    && let Phase::Store { acks, .. } = &mut op.phase
-                {
-                    acks.add(cx.replicas, from.node, from.amnesia);
-                    self.settle(cx, id);
+            Message::Stored { acks } if acks.stream == self.stream => {
+                for id in acks.numbers.iter() {
+                    self.on_stored(cx, from, id);
                 }
             }
             Message::Paging(message) => self.pager.on_message(cx, from, message),
@@ -243,7 +253,17 @@ impl Abd {
                 self.on_adopt(cx, walk, &key, register);
             }
             Message::Look { key, .. } if from.node == cx.replicas.me() => self.on_look(cx, key),
-            Message::Adopt { .. } | Message::Look { .. } => {}
+            Message::Adopt { .. } | Message::Look { .. } | Message::Stored { .. } => {}
+        }
+    }
+
+    fn on_stored(&mut self, cx: &mut Cx<'_>, from: Peer, id: u64) {
+        if let Some(op) = self.ops.get_mut(&id)
+            && let Phase::Store { acks, .. } = &mut op.phase
+        {
+            cx.about(op.key.shard());
+            acks.add(cx.replicas, from.node, from.amnesia);
+            self.settle(cx, id);
         }
     }
 
@@ -263,7 +283,7 @@ impl Abd {
         cx.fx.send(from, Message::State { op, key: key.clone(), report }, after);
     }
 
-    fn on_store(&mut self, cx: &mut Cx<'_>, from: NodeId, op: u64, key: Key, register: Register) {
+    fn on_store(&mut self, cx: &mut Cx<'_>, from: NodeId, ask: Ask, key: Key, register: Register) {
         if matches!(cx.cache.get(&key), CachedRegister::Lost) && !mutation::is(Mutation::NoRecovery)
         {
             return self.recover(cx, &key);
@@ -284,7 +304,7 @@ impl Abd {
         if mutation::is(Mutation::ReplyBeforeStored) {
             after = Ticket::DURABLE;
         }
-        cx.fx.send(from, Message::Stored { op, key }, after);
+        self.stored.add(from, ask, key.shard(), after);
     }
 }
 

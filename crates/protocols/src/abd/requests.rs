@@ -15,6 +15,7 @@ use super::{Abd, Cx, PATIENCE};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Protocol, Request};
 use crate::quorum::Tally;
+use crate::toolkit::asks::{Ask, Stream};
 use crate::toolkit::back_off::{RESEND_FIRST, RESEND_MAX};
 use crate::toolkit::content::Content;
 use crate::toolkit::stamp::Stamp;
@@ -83,7 +84,7 @@ impl Abd {
         };
         let id = self.next_id();
         self.due.set(id, op.resend_at.min(op.deadline));
-        ask(cx, id, &op);
+        ask(cx, self.stream, id, &op);
         self.ops.insert(id, op);
         id
     }
@@ -96,6 +97,7 @@ impl Abd {
 
     /// Acts on the verdict of an operation.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let stream = self.stream;
         let Some(op) = self.ops.get_mut(&id) else { return };
         match op.verdict(cx.replicas) {
             Verdict::Wait => {}
@@ -122,9 +124,9 @@ impl Abd {
                 };
                 let register = Register { version: Version::of(stamp), content };
                 op.phase = Phase::Store { register, acks: Tally::default() };
-                ask(cx, id, op);
+                ask(cx, stream, id, op);
             }
-            Verdict::WriteBack => write_back(cx, id, op),
+            Verdict::WriteBack => write_back(cx, stream, id, op),
             Verdict::Confirm => self.confirm(cx, id),
             Verdict::End => {
                 op.answers.end();
@@ -132,7 +134,7 @@ impl Abd {
                     let ended = op.answers.newest().clone();
                     return self.finish(cx, id, ended);
                 }
-                write_back(cx, id, op);
+                write_back(cx, stream, id, op);
             }
             Verdict::Settled(register) => self.finish(cx, id, register),
         }
@@ -180,6 +182,7 @@ impl Abd {
     }
 
     pub(super) fn on_op_due(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let stream = self.stream;
         let Some(op) = self.ops.get_mut(&id) else { return };
         cx.about(op.key.shard());
         if op.deadline <= cx.now {
@@ -211,27 +214,28 @@ impl Abd {
         op.resend_after = Nanos(op.resend_after.0 * 2).min(RESEND_MAX);
         self.due.set(id, op.resend_at.min(op.deadline));
         if !was_patient {
-            ask(cx, id, op);
+            ask(cx, stream, id, op);
         }
         self.settle(cx, id);
     }
 }
 
 /// Makes a majority hold the newest register.
-fn write_back(cx: &mut Cx<'_>, id: u64, op: &mut Operation) {
+fn write_back(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &mut Operation) {
     let acks = op.answers.holders(cx.replicas);
     op.phase = Phase::Store { register: op.answers.newest().clone(), acks };
-    ask(cx, id, op);
+    ask(cx, stream, id, op);
 }
 
 /// Sends the phase's request to every replica whose answer is missing, this node included.
-pub(super) fn ask(cx: &mut Cx<'_>, id: u64, op: &Operation) {
+pub(super) fn ask(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &Operation) {
     for node in cx.replicas.all().filter(|&node| op.lacks(cx.replicas, node)) {
         let key = op.key.clone();
         let message = match &op.phase {
             Phase::Query => Message::Query { op: id, key, want_value: op.wants_value() },
             Phase::Store { register, .. } => {
-                Message::Store { op: id, key, register: register.clone() }
+                let ask = Ask { stream, number: id };
+                Message::Store { ask, key, register: register.clone() }
             }
         };
         cx.fx.send_now(node, message);
