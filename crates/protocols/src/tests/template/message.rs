@@ -17,19 +17,13 @@ pub type About = message::About<Register>;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
     /// Phase 1. A promise is the register of the replica.
-    Prepare {
-        ballot: Stamp,
-    },
+    Prepare { ballot: Stamp },
     /// Phase 2.
-    Accept {
-        ballot: Stamp,
-        state: Arc<State>,
-    },
+    Accept { ballot: Stamp, state: Arc<State> },
+    /// Go on here: [`crate::toolkit::acks`] answers the messages of a turn by one.
     Accepted,
     /// A higher ballot is promised.
-    Refused {
-        promised: Stamp,
-    },
+    Refused { promised: Stamp },
 }
 
 const PREPARE: u8 = BODY_KINDS;

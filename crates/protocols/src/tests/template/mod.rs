@@ -98,7 +98,8 @@ impl Protocol for Template {
     }
 }
 
-/// Go on here: the knowledge of an instance beyond single keys in use.
+/// Go on here: the knowledge of an instance beyond single keys in use. A protocol without ballots
+/// keeps its requests in [`crate::toolkit::lanes`].
 #[derive(Debug)]
 struct Plain;
 
