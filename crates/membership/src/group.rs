@@ -13,6 +13,7 @@ use crate::leases::{Distrust, Grant, Held};
 use crate::local::{Content, LocalRecord};
 use crate::message::{ImageReport, Message, Process, Wedged};
 use crate::mutation::{self, Mutation};
+use crate::orders::Order;
 use crate::peers::Peers;
 use crate::proposer::Proposal;
 use crate::register::Operation;
@@ -124,7 +125,8 @@ pub(crate) struct Group {
     pub(crate) trigger: Option<Nanos>,
     pub(crate) lost: bool,
     pub(crate) unreadable: bool,
-    pub(crate) ordered: Option<(Epoch, Decree)>,
+    pub(crate) used_up: bool,
+    pub(crate) ordered: Option<Order>,
 }
 
 impl Group {
@@ -164,6 +166,7 @@ impl Group {
             trigger: None,
             lost: false,
             unreadable: false,
+            used_up: false,
             ordered: None,
         }
     }

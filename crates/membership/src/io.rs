@@ -153,6 +153,8 @@ pub enum Report {
     Decreed { group: Database, epoch: Epoch },
     /// The register holds less than it held, or no value of this version. The group stands still.
     Unreadable { group: Database },
+    /// A change is due, and the numbers of epochs are used up. The group stays as it is.
+    UsedUp { group: Database },
 }
 
 impl fmt::Display for Report {
@@ -176,6 +178,9 @@ impl fmt::Display for Report {
             }
             Report::Unreadable { group } => {
                 write!(f, "database {group}: the register of its configuration is unreadable")
+            }
+            Report::UsedUp { group } => {
+                write!(f, "database {group}: no epoch is left, so its members stay as they are")
             }
         }
     }

@@ -34,6 +34,7 @@ mod leases;
 mod local;
 pub mod message;
 pub mod mutation;
+mod orders;
 mod peers;
 mod proposer;
 mod register;

@@ -104,6 +104,14 @@ impl Peers {
         self.peers.get(&one).is_some_and(|peer| peer.hears.contains(&other))
     }
 
+    /// True if an audible node says that it hears this one.
+    pub(crate) fn is_heard_by_others(&self, node: NodeId, now: Nanos) -> bool {
+        let hears = |(&one, peer): (&NodeId, &Peer)| {
+            peer.hears.contains(&node) && !self.is_silent(one, now)
+        };
+        self.peers.iter().any(hears)
+    }
+
     /// How many others the node hears, by its last heartbeat.
     pub(crate) fn hearing(&self, node: NodeId, now: Nanos) -> usize {
         if node == self.me {

@@ -10,7 +10,6 @@ use types::{Configuration, Epoch, GroupMember, Incarnation, NodeId, Role};
 use crate::choice::{Choice, Question, Seen, choose, may_be_full};
 use crate::group::{Cx, Group, Known};
 use crate::io::Report;
-use crate::local::Content;
 use crate::message::{Message, Process, Wedged};
 use crate::mutation::{self, Mutation};
 use crate::value::{Decree, GroupValue, Phase};
@@ -44,6 +43,8 @@ enum Draft {
     /// The wedging value is as good as any other.
     Continue(Epoch),
     Write(Box<GroupValue>),
+    /// A change is due, and no epoch is left for it.
+    UsedUp,
 }
 
 impl Group {
@@ -82,8 +83,8 @@ impl Group {
         }
         let (node, incarnation) = (cx.settings.me, cx.settings.incarnation);
         self.reports.insert(node, Seen { incarnation, report: self.image_report() });
-        if let Some((epoch, decree)) = self.ordered.take() {
-            return self.obey(cx, epoch, decree);
+        if let Some(order) = self.ordered.take() {
+            return self.obey(cx, order);
         }
         if self.proposal.is_some() {
             self.pursue(cx);
@@ -203,7 +204,10 @@ impl Group {
         }
         let draft = self.draft(cx);
         self.note_loss(cx, matches!(draft, Draft::Lost));
-        if matches!(draft, Draft::Fine | Draft::Lost) {
+        if matches!(draft, Draft::UsedUp) && !std::mem::replace(&mut self.used_up, true) {
+            cx.report(Report::UsedUp { group: self.settings.group });
+        }
+        if matches!(draft, Draft::Fine | Draft::Lost | Draft::UsedUp) {
             self.trigger = None;
             if matches!(draft, Draft::Lost) && mutation::is(Mutation::ProposerDeclaresLost) {
                 self.decree(cx, Decree::Empty, false);
@@ -227,7 +231,7 @@ impl Group {
                 self.note_left_out(cx, &value.configuration);
                 self.swap(cx, *value, false);
             }
-            Draft::Fine | Draft::Lost => {}
+            Draft::Fine | Draft::Lost | Draft::UsedUp => {}
         }
     }
 
@@ -313,7 +317,7 @@ impl Group {
         }
     }
 
-    fn choice(
+    pub(crate) fn choice(
         &self,
         cx: &Cx<'_>,
         value: Option<&GroupValue>,
@@ -334,11 +338,16 @@ impl Group {
 
     fn write(&self, cx: &Cx<'_>, choice: Choice) -> Draft {
         let decree = self.known.value().and_then(|value| value.decree);
-        self.next(cx, choice, decree).map_or(Draft::Fine, |value| Draft::Write(Box::new(value)))
+        self.next(cx, choice, decree).map_or(Draft::UsedUp, |value| Draft::Write(Box::new(value)))
     }
 
     /// The wedging value after the known one. `None` if epochs are used up.
-    fn next(&self, cx: &Cx<'_>, choice: Choice, decree: Option<Decree>) -> Option<GroupValue> {
+    pub(crate) fn next(
+        &self,
+        cx: &Cx<'_>,
+        choice: Choice,
+        decree: Option<Decree>,
+    ) -> Option<GroupValue> {
         let value = self.known.value();
         let epoch = Epoch(value.map_or(0, |value| value.epoch().0) + 1);
         let previous = match value {
@@ -357,55 +366,5 @@ impl Group {
             next_serial: choice.next_serial,
             proposer: cx.settings.me,
         })
-    }
-
-    /// Carries out an operator's act, if the group has no full member that could be reached.
-    fn obey(&mut self, cx: &mut Cx<'_>, epoch: Epoch, decree: Decree) {
-        let Some(value) = self.known.value() else {
-            return self.refuse(cx, "the group has no configuration yet");
-        };
-        if value.last_active().is_none_or(|last| last.epoch != epoch) {
-            return self.refuse(cx, "the epoch is not that of the last active configuration");
-        }
-        let plain = GroupValue { decree: None, ..value.clone() };
-        let usable = self.usable(cx);
-        let is_full = |node: &NodeId| {
-            let seen = self.reports.get(node);
-            seen.is_some_and(|seen| may_be_full(Some(&plain), *node, seen))
-        };
-        if self.audible(cx).iter().any(is_full) {
-            return self.refuse(cx, "a full member is reachable: nothing is lost");
-        }
-        if let Decree::Image { node, image } = decree {
-            let holds = |seen: &&Seen| {
-                let content = seen.report.content;
-                seen.report.image == image && matches!(content, Content::Partial | Content::Whole)
-            };
-            let seen = self.reports.get(&node).filter(holds);
-            if seen.is_none() || !usable.contains(&node) {
-                return self.refuse(cx, "that node is not reachable with that image");
-            }
-        }
-        self.decree(cx, decree, true);
-    }
-
-    fn decree(&mut self, cx: &mut Cx<'_>, decree: Decree, is_ordered: bool) {
-        let usable = self.usable(cx);
-        let Some(value) = self.known.value() else { return };
-        let decreed = GroupValue { decree: Some(decree), ..value.clone() };
-        let choice = match decree {
-            // Nodes are to become empty first. A later value names members.
-            Decree::Empty => Some(Choice { members: Vec::new(), next_serial: value.next_serial }),
-            Decree::Image { .. } => self.choice(cx, Some(&decreed), &usable),
-        };
-        let value = choice.and_then(|choice| self.next(cx, choice, Some(decree)));
-        match value {
-            Some(value) => {
-                debug_assert!(value.members().iter().all(|one| one.role == Role::Full));
-                self.proposal = None;
-                self.swap(cx, value, is_ordered);
-            }
-            None => self.refuse(cx, "no configuration can follow"),
-        }
     }
 }

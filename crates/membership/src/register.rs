@@ -12,6 +12,8 @@ use crate::value::GroupValue;
 /// After this long an operation without a result counts as unknown.
 const GIVEN_UP_AFTER: Nanos = Nanos::from_secs(10);
 
+const OUTCOME_UNKNOWN: &str = "the outcome is unknown: look at the configuration";
+
 #[derive(Debug)]
 pub(crate) struct Operation {
     token: u64,
@@ -19,15 +21,22 @@ pub(crate) struct Operation {
     /// The value that a swap would write, and its bytes.
     swap: Option<(Bytes, Box<GroupValue>)>,
     /// The swap is an operator's.
-    is_ordered: bool,
+    pub(crate) is_ordered: bool,
+}
+
+impl Operation {
+    pub(crate) fn age(&self, now: Nanos) -> Nanos {
+        now.since(self.since)
+    }
 }
 
 impl Group {
     /// Starts a read if one is wanted or due.
     pub(crate) fn read_if_due(&mut self, cx: &mut Cx<'_>) {
-        let overdue = |operation: &Operation| cx.now.since(operation.since) > GIVEN_UP_AFTER;
-        if self.operation.as_ref().is_some_and(overdue) {
-            self.operation = None;
+        let now = cx.now;
+        let overdue = |operation: &mut Operation| operation.age(now) > GIVEN_UP_AFTER;
+        if self.operation.take_if(overdue).is_some_and(|operation| operation.is_ordered) {
+            self.refuse(cx, OUTCOME_UNKNOWN);
         }
         let last = self.read_at;
         let waited = cx.now.since(last);
@@ -93,7 +102,7 @@ impl Group {
             }
             (RegisterResult::Unknown, _) => {
                 if operation.is_ordered {
-                    self.refuse(cx, "the outcome is unknown: look at the configuration");
+                    self.refuse(cx, OUTCOME_UNKNOWN);
                 }
                 self.wants_read = true;
             }

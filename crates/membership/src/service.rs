@@ -124,10 +124,7 @@ impl Membership {
                 self.with(step, group, out, |one, cx| one.on_suspect(cx, node));
             }
             Input::Operator { group, epoch, decree } => {
-                self.with(step, group, out, |one, cx| {
-                    one.ordered = Some((epoch, decree));
-                    one.drive(cx);
-                });
+                self.with(step, group, out, |one, cx| one.on_order(cx, epoch, decree));
             }
         }
     }
@@ -157,6 +154,7 @@ impl Membership {
             group.release_held(cx);
             group.settle(cx);
             group.drive(cx);
+            group.drop_old_order(cx);
         });
     }
 

@@ -41,6 +41,7 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::RestartedNeedsJoined => {
             Catch::Schedule(choices::restarted_full_member_keeps_role_and_place)
         }
+        Mutation::OrderCutOff => Catch::Schedule(rules::order_is_refused_at_a_node_that_is_cut_off),
         Mutation::NoPolling => {
             Catch::Schedule(rules::node_looks_for_a_value_that_it_has_not_installed)
         }

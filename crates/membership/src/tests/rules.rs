@@ -142,6 +142,18 @@ impl Single {
         all
     }
 
+    /// The same with heartbeats of one node, which hears this one only.
+    pub(super) fn pass_alone_with(&mut self, node: u16, span: Nanos) -> Vec<Effect> {
+        let (end, mut all) = (self.now + span, Vec::new());
+        while self.now < end {
+            let (hears, groups) = (vec![NodeId(1)], vec![lease_beat(node, 0)]);
+            let heartbeat = Heartbeat { sent: self.now, hears, groups };
+            self.hear(node, 1, Message::Heartbeat(heartbeat));
+            all.extend(self.tick_at((self.now + ms(20)).min(end)));
+        }
+        all
+    }
+
     pub(super) fn answer_read(&mut self, value: Option<Bytes>) {
         let token = *tokens(&self.out).last().expect("a read is under way");
         let result = RegisterResult::Read(value);
@@ -370,7 +382,7 @@ fn group_without_full_member_waits_for_the_operator() {
     let value = active(1, &[full(2), shadow(1)]);
     single.answer_read(Some(raw(&value)));
     single.seal(1);
-    let effects = single.pass(ms(4_000), &[(3, lease_beat(3, 0))]);
+    let effects = single.pass_alone_with(3, ms(4_000));
     assert_eq!(swapped(&effects), []);
     let lost = Report::Lost { group: GROUP, epoch: Epoch(1) };
     assert!(effects.contains(&Effect::Report(lost)), "{effects:?}");
@@ -382,6 +394,95 @@ fn group_without_full_member_waits_for_the_operator() {
     let values = swapped(&single.take());
     assert_eq!(values.len(), 1);
     assert_eq!((values[0].decree, values[0].members().len()), (Some(decree), 1));
+}
+
+/// The members may live on where this node cannot see them.
+#[test]
+pub(super) fn order_is_refused_at_a_node_that_is_cut_off() {
+    let mut single = Single::start(Some(record(1, Content::Partial)));
+    single.answer_read(Some(raw(&active(1, &[full(2), shadow(1)]))));
+    single.seal(1);
+    let order = |single: &mut Single| {
+        single.take();
+        let decree = Decree::Empty;
+        single.give(Input::Operator { group: GROUP, epoch: Epoch(1), decree });
+        let effects = single.take();
+        let refused = |effect: &Effect| matches!(effect, Effect::Report(Report::Refused { .. }));
+        assert_ne!(effects.iter().any(refused), !swapped(&effects).is_empty(), "{effects:?}");
+        swapped(&effects).len()
+    };
+    assert_eq!(order(&mut single), 0, "the member may be starting");
+    single.pass(ms(4_000), &[]);
+    assert_eq!(order(&mut single), 0, "no majority is heard");
+    single.pass(ms(100), &[(3, lease_beat(3, 0))]);
+    assert_eq!(order(&mut single), 0, "node 3 hears the member");
+    single.pass_alone_with(3, ms(100));
+    assert_eq!(order(&mut single), 1);
+}
+
+#[test]
+fn order_does_not_wait_for_ever() {
+    let refusals = |effects: &[Effect]| {
+        let refused = |effect: &&Effect| matches!(effect, Effect::Report(Report::Refused { .. }));
+        effects.iter().filter(refused).count()
+    };
+    let mut single = Single::start(Some(record(1, Content::Partial)));
+    let order = Input::Operator { group: GROUP, epoch: Epoch(1), decree: Decree::Empty };
+    single.give(order.clone());
+    assert_eq!(refusals(&single.take()), 1, "the register was not read yet");
+    let mut single = Single::start(Some(record(1, Content::Partial)));
+    single.answer_read(Some(raw(&active(1, &[full(2), shadow(1)]))));
+    single.seal(1);
+    single.pass_alone_with(3, ms(4_000));
+    // The register answers no more.
+    single.beat(3, 1, lease_beat(3, 2));
+    let mut effects = single.pass_alone_with(3, ms(100));
+    assert_eq!(tokens(&effects).len(), 1, "a read is under way");
+    single.give(order.clone());
+    effects.extend(single.pass_alone_with(3, ms(1_000)));
+    assert_eq!((refusals(&effects), swapped(&effects).len()), (0, 0));
+    single.give(order.clone());
+    assert_eq!(refusals(&single.take()), 1, "one order at a time");
+    let effects = single.pass_alone_with(3, ms(8_000));
+    assert_eq!((refusals(&effects), swapped(&effects).len()), (0, 0));
+    // The read is given up, so the order is carried out, and is not answered.
+    let effects = single.pass_alone_with(3, ms(2_000));
+    assert_eq!((refusals(&effects), swapped(&effects).len()), (0, 1));
+    single.give(order);
+    assert_eq!(refusals(&single.take()), 1, "the swap is under way");
+    let effects = single.pass_alone_with(3, ms(12_000));
+    assert_eq!((refusals(&effects), swapped(&effects).len()), (1, 0), "its outcome is unknown");
+}
+
+/// An empty node that is there joins at once.
+#[test]
+fn order_to_keep_an_image_takes_empty_nodes_in() {
+    let mut single = Single::start(Some(record(1, Content::Partial)));
+    single.answer_read(Some(raw(&active(1, &[full(2), shadow(1)]))));
+    single.seal(1);
+    let hears = vec![NodeId(1)];
+    let blank = GroupBeat { report: report(3, Content::Blank), ..lease_beat(3, 0) };
+    for _ in 0..200 {
+        let groups = vec![blank.clone()];
+        let heartbeat = Heartbeat { sent: single.now, hears: hears.clone(), groups };
+        single.hear(3, 1, Message::Heartbeat(heartbeat));
+        single.tick_at(single.now + ms(20));
+    }
+    let decree = Decree::Image { node: NodeId(1), image: IMAGE };
+    single.give(Input::Operator { group: GROUP, epoch: Epoch(1), decree });
+    let values = swapped(&single.take());
+    let roles: Vec<Role> = values[0].members().iter().map(|member| member.role).collect();
+    assert_eq!(roles, [Role::Full, Role::Shadow]);
+}
+
+#[test]
+fn end_of_the_epochs_is_told_once() {
+    let mut single = Single::start(Some(record(Epoch::MAX.0, Content::Whole)));
+    single.answer_read(Some(raw(&active(Epoch::MAX.0, &[full(1), full(2), full(3)]))));
+    single.seal(Epoch::MAX.0);
+    let effects = single.pass(ms(5_000), &[(2, lease_beat(2, Epoch::MAX.0))]);
+    let told = |effect: &&Effect| matches!(effect, Effect::Report(Report::UsedUp { .. }));
+    assert_eq!((swapped(&effects).len(), effects.iter().filter(told).count()), (0, 1));
 }
 
 #[test]

@@ -167,7 +167,8 @@ impl Control {
             Report::Lost { .. }
             | Report::Erasing { .. }
             | Report::Refused { .. }
-            | Report::Unreadable { .. } => {
+            | Report::Unreadable { .. }
+            | Report::UsedUp { .. } => {
                 event!(self.node_status, WARN, "groups", text.as_str());
             }
         }

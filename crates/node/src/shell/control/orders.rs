@@ -10,8 +10,9 @@ use super::Control;
 use crate::group_view::GroupOrder;
 use crate::shell::mailbox::OrderAnswer;
 
-/// When an order without an outcome makes way for another one.
-const FORGOTTEN_AFTER: Nanos = Nanos::from_secs(15);
+/// When an order without an outcome makes way for another one. The service answers before: it
+/// waits 10 s for the register, and 10 s for the order's own operation.
+const FORGOTTEN_AFTER: Nanos = Nanos::from_secs(25);
 
 /// The order under way of each group. The service reports outcomes without naming orders, so there
 /// is one at a time.
