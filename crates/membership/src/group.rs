@@ -414,13 +414,31 @@ impl Group {
         if matches!(self.record.content, Content::Partial | Content::Whole) {
             cx.report(Report::Erasing { group: self.settings.group });
         }
-        if !mutation::is(Mutation::SameImage) || self.record.image == ImageId(0) {
-            self.record.image = ImageId(cx.random.next_u64().max(1));
-        }
+        self.draw_image(cx);
         (self.record.content, self.record.joined) = (Content::Stale, Epoch(0));
         self.copied = Epoch(0);
         self.persist(cx);
         self.erase(cx);
+    }
+
+    /// What is left after a loss is an image of its own, and not whole.
+    fn keep_rest(&mut self, cx: &mut Cx<'_>) {
+        if self.installed.is_some_and(|(_, role)| role.is_some()) {
+            self.seal(cx);
+        }
+        self.draw_image(cx);
+        (self.record.content, self.record.joined) = (Content::Partial, Epoch(0));
+        self.copied = Epoch(0);
+        self.persist(cx);
+        let group = self.settings.group;
+        cx.out.push(Effect::Keep { group });
+        cx.report(Report::Damaged { group });
+    }
+
+    fn draw_image(&mut self, cx: &mut Cx<'_>) {
+        if !mutation::is(Mutation::SameImage) || self.record.image == ImageId(0) {
+            self.record.image = ImageId(cx.random.next_u64().max(1));
+        }
     }
 
     fn erase(&self, cx: &mut Cx<'_>) {
@@ -497,10 +515,12 @@ impl Group {
         self.learn(cx, raw, value);
     }
 
-    /// A damaged image counts as none: the node stops to be a member until it was let in anew.
+    /// A damaged image counts as none: the node stops to be a member until it was let in anew. Its
+    /// rest may be all that an operator has left.
     pub(crate) fn on_lost(&mut self, cx: &mut Cx<'_>) {
-        if matches!(self.record.content, Content::Partial | Content::Whole) {
-            self.renew(cx);
+        let erases = mutation::is(Mutation::LossErases);
+        if matches!(self.record.content, Content::Partial | Content::Whole) && !erases {
+            self.keep_rest(cx);
             self.settle(cx);
         } else {
             // A worker may have erased the lost part before it was lost.

@@ -63,7 +63,7 @@ pub enum Input {
         image: ImageId,
     },
     /// Part of the group's stores on this node is damaged or forgotten. The worker that found it
-    /// takes no part in the group until it has erased its records.
+    /// takes no part in the group until [`Effect::Keep`] or [`Effect::Erase`].
     Lost {
         group: Database,
     },
@@ -125,6 +125,11 @@ pub enum Effect {
         group: Database,
         image: ImageId,
     },
+    /// After a loss, all workers take what is left as an image of its own, in which this process
+    /// has no role. What was lost counts as absent from here on.
+    Keep {
+        group: Database,
+    },
     SetLease {
         group: Database,
         epoch: Epoch,
@@ -147,6 +152,8 @@ pub enum Report {
     Found { group: Database },
     /// The image of this node is out of date or damaged, and is erased.
     Erasing { group: Database },
+    /// Part of the image of this node is lost. The rest is kept until a full member is heard.
+    Damaged { group: Database },
     /// An operator's act was refused.
     Refused { group: Database, reason: &'static str },
     /// An operator's act was written to the register.
@@ -171,6 +178,9 @@ impl fmt::Display for Report {
             Report::Found { group } => write!(f, "database {group}: a full member is back"),
             Report::Erasing { group } => {
                 write!(f, "database {group}: this node's copy is out of date and is erased")
+            }
+            Report::Damaged { group } => {
+                write!(f, "database {group}: part of this node's copy is lost, the rest is kept")
             }
             Report::Refused { group, reason } => write!(f, "database {group}: {reason}"),
             Report::Decreed { group, epoch } => {

@@ -66,6 +66,8 @@ base::mutations! {
     RepeatedWedgeIgnored = "membership-repeated-wedge-ignored",
     /// A proposer declares a group lost.
     ProposerDeclaresLost = "membership-proposer-declares-lost",
+    /// A node erases an image of which it has lost a part before it hears a full member.
+    LossErases = "membership-loss-erases",
     /// An operator's order is obeyed at a node that is cut off.
     OrderCutOff = "membership-order-cut-off",
     /// An active value that was not installed is not looked for.

@@ -263,6 +263,9 @@ impl Groups {
                 self.answers.entry(group).or_default().erased = (image, BTreeMap::new());
                 GroupEffect::Workers { database: group, event: GroupEvent::Erase { image } }
             }
+            Effect::Keep { group } => {
+                GroupEffect::Workers { database: group, event: GroupEvent::Keep }
+            }
             Effect::SetLease { group, epoch, until } => {
                 if let Some(word) = self.words.words.get(usize::from(group.0)) {
                     word.set(epoch, until);

@@ -140,6 +140,9 @@ impl World {
                 (one.role, one.is_sealed, one.pending) = (role, false, None);
                 one.has_copy = false;
             }
+            Order::Keep => {
+                (one.role, one.is_broken, one.has_copy) = (None, false, false);
+            }
             Order::Erase(image) => {
                 (one.erased_for, one.is_broken) = (image, false);
                 node.disk.cells[worker] = Cell::default();

@@ -42,6 +42,9 @@ fn catch(mutation: Mutation) -> Catch {
             Catch::Schedule(choices::restarted_full_member_keeps_role_and_place)
         }
         Mutation::OrderCutOff => Catch::Schedule(rules::order_is_refused_at_a_node_that_is_cut_off),
+        Mutation::LossErases => {
+            Catch::Schedule(rules::rest_of_a_damaged_image_is_kept_until_a_full_member_is_heard)
+        }
         Mutation::NoPolling => {
             Catch::Schedule(rules::node_looks_for_a_value_that_it_has_not_installed)
         }

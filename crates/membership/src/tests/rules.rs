@@ -375,6 +375,62 @@ fn image_is_kept_while_no_full_member_is_heard() {
     assert!(single.tick_at(ms(1_050)).iter().any(erases));
 }
 
+/// A damaged record at the last full member must not cost all others.
+#[test]
+pub(super) fn rest_of_a_damaged_image_is_kept_until_a_full_member_is_heard() {
+    let mut single = Single::start(Some(record(1, Content::Whole)));
+    single.answer_read(Some(raw(&active(1, &[full(1), full(2)]))));
+    single.seal(1);
+    single.take();
+    single.give(Input::Lost { group: GROUP });
+    let effects = single.take();
+    let [
+        Effect::ClearLease { .. },
+        Effect::Wedge { epoch: Epoch(1), .. },
+        Effect::Persist { record, .. },
+        Effect::Keep { .. },
+        ..,
+    ] = effects[..]
+    else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((record.content, record.joined), (Content::Partial, Epoch(0)));
+    assert_ne!(record.image, IMAGE);
+    let erases = |effect: &Effect| matches!(effect, Effect::Erase { .. });
+    assert!(!effects.iter().any(erases));
+    single.seal(1);
+    assert_eq!(has_installed(&single.take()), [(Epoch(1), None)], "it is no member any more");
+    // A second loss, and a restart, change nothing.
+    single.give(Input::Lost { group: GROUP });
+    assert!(!single.pass_alone_with(3, ms(100)).iter().any(erases));
+    let kept = single.service.status(GROUP).expect("a group").record;
+    let mut again = Single::start(Some(kept));
+    again.answer_read(Some(raw(&active(1, &[full(1), full(2)]))));
+    again.seal(1);
+    assert!(!again.pass_alone_with(3, ms(100)).iter().any(erases));
+    again.beat(2, 1, lease_beat(2, 1));
+    assert!(again.tick_at(again.now + MS).iter().any(erases), "another member has everything");
+}
+
+#[test]
+fn operator_keeps_the_rest_of_the_last_full_member() {
+    let mut single = Single::start(Some(record(1, Content::Whole)));
+    single.answer_read(Some(raw(&active(1, &[full(1)]))));
+    single.seal(1);
+    single.give(Input::Lost { group: GROUP });
+    single.seal(1);
+    let effects = single.pass_alone_with(3, ms(4_000));
+    let lost = Report::Lost { group: GROUP, epoch: Epoch(1) };
+    assert!(effects.contains(&Effect::Report(lost)), "{effects:?}");
+    let LocalRecord { image, .. } = single.service.status(GROUP).expect("a group").record;
+    let decree = Decree::Image { node: NodeId(1), image };
+    single.give(Input::Operator { group: GROUP, epoch: Epoch(1), decree });
+    let values = swapped(&single.take());
+    let saved = GroupMember { image, serial: Serial(20), ..full(1) };
+    assert_eq!(values[0].members(), [saved]);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Erase { .. })));
+}
+
 // Trap 6 and M5.
 #[test]
 fn group_without_full_member_waits_for_the_operator() {

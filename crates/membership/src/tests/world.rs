@@ -61,6 +61,7 @@ pub(super) enum Order {
     Wedge(Epoch),
     Install(Box<Configuration>, Option<Role>),
     Erase(ImageId),
+    Keep,
 }
 
 pub(super) struct Disk {
@@ -373,7 +374,10 @@ impl World {
                     self.watch.on_promised(GROUP, name, record.promised)?;
                 }
             }
-            Effect::Wedge { .. } | Effect::Install { .. } | Effect::Erase { .. } => {
+            Effect::Wedge { .. }
+            | Effect::Install { .. }
+            | Effect::Erase { .. }
+            | Effect::Keep { .. } => {
                 if let Effect::Install { configuration, .. } = &effect
                     && !self.active.contains(configuration)
                 {
@@ -386,6 +390,7 @@ impl World {
                             Order::Install(Box::new(configuration), role)
                         }
                         Effect::Erase { image, .. } => Order::Erase(image),
+                        Effect::Keep { .. } => Order::Keep,
                         _ => Order::Wedge(Epoch(0)),
                     },
                     effect,

@@ -16,19 +16,36 @@ const PATIENCE: Nanos = Nanos::from_secs(1);
 
 impl<P: Member> Configured<P> {
     pub(super) fn on_erase(&mut self, cx: &mut Cx<'_, P>, image: ImageId) {
-        self.end_membership(cx);
+        self.leave_image(cx);
         self.member = P::open(self.env.clone());
+        let shards = (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard)).collect();
+        // Removals of an erasure before may not be durable yet.
+        let after = self.erasing.after;
+        self.erasing = Erasing { image: Some(image), shards, after, ..Erasing::default() };
+        self.next_shard(cx);
+        self.release_parked(cx);
+    }
+
+    /// This process is no member with the image that begins.
+    fn leave_image(&mut self, cx: &mut Cx<'_, P>) {
+        self.end_membership(cx);
         if let Some(installed) = &mut self.installed {
             installed.role = None;
         }
         self.complete = None;
-        self.begin_copy(cx);
-        let shards = (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard)).collect();
-        // Removals of an erasure before may not be durable yet.
-        let after = self.erasing.after;
         self.is_loss_told = false;
-        self.erasing = Erasing { image: Some(image), shards, after, ..Erasing::default() };
-        self.next_shard(cx);
+        self.begin_copy(cx);
+    }
+
+    /// Registers were lost, and the node remembers durably that its image is not whole. So what was
+    /// lost may count as absent: an operator may have nothing better.
+    pub(super) fn on_keep(&mut self, cx: &mut Cx<'_, P>) {
+        self.leave_image(cx);
+        for shard in (0..=u8::MAX).map(Shard) {
+            if self.env.owns(shard) && cx.cache.is_forgotten(shard) {
+                cx.fx.recovered(shard);
+            }
+        }
         self.release_parked(cx);
     }
 

@@ -441,13 +441,15 @@ impl<P: Member> Configured<P> {
                 self.on_install(cx, configuration, role);
             }
             GroupEvent::Erase { image } => self.on_erase(cx, image),
+            GroupEvent::Keep => self.on_keep(cx),
         }
     }
 
     fn on_wedge(&mut self, cx: &mut Cx<'_, P>, epoch: Epoch) {
         let mut summary = Bytes::new();
         if let Some(installed) = &mut self.installed
-            && installed.configuration.epoch < epoch
+            // The seal after a loss names the epoch that runs.
+            && installed.configuration.epoch <= epoch
         {
             let was_sealed = std::mem::replace(&mut installed.is_sealed, true);
             if installed.role.is_some() {
@@ -474,7 +476,9 @@ impl<P: Member> Configured<P> {
             Some(_) => ReplicaSet::new(epoch, cx.replicas.me(), &nodes),
             None => ReplicaSet::without_replicas(epoch),
         };
-        self.installed = Some(Installed { configuration, set, role, is_sealed: false });
+        // It may have been on its way when the loss was told.
+        let is_sealed = self.is_loss_told;
+        self.installed = Some(Installed { configuration, set, role, is_sealed });
         match role {
             Some(Role::Full) => self.complete = Some(epoch),
             // A finished copy stays one as long as the node stays a member.

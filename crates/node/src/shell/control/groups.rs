@@ -166,6 +166,7 @@ impl Control {
             }
             Report::Lost { .. }
             | Report::Erasing { .. }
+            | Report::Damaged { .. }
             | Report::Refused { .. }
             | Report::Unreadable { .. }
             | Report::UsedUp { .. } => {
