@@ -186,6 +186,8 @@ pub(crate) struct EngineOf<P: Protocol> {
     /// Shards found forgotten, and keys found lost, that wait for the amnesia count to be raised.
     pub(crate) forgotten: Vec<Shard>,
     pub(crate) lost_keys: Vec<Key>,
+    /// A seal and what follows it, while forgotten shards are not shown: it would vouch for them.
+    group_waiting: VecDeque<GroupEvent>,
     /// Recovered shards that storage does not know as such yet.
     pub(crate) clearing: Vec<Clearing>,
     /// Keys that storage still calls lost because their shard is being cleared.
@@ -216,6 +218,7 @@ impl<P: Protocol> EngineOf<P> {
             durability_queue: DurabilityQueue::default(),
             forgotten: Vec::new(),
             lost_keys: Vec::new(),
+            group_waiting: VecDeque::new(),
             clearing: Vec::new(),
             clearing_keys: Vec::new(),
             census,
@@ -287,9 +290,33 @@ impl<P: Protocol> EngineOf<P> {
                 self.run_scan(shared, scan);
                 return;
             }
-            EngineWork::Forgotten(shard) => Event::Forgotten { shard },
+            EngineWork::Forgotten(shard) => {
+                self.step(shared, Event::Forgotten { shard });
+                self.run_group_waiting(shared);
+                return;
+            }
         };
         self.step(shared, event);
+    }
+
+    /// The protocol knows of the forgotten shards: it may answer the service.
+    fn run_group_waiting(&mut self, shared: &mut WorkerState) {
+        while self.forgotten.is_empty()
+            && let Some(event) = self.group_waiting.pop_front()
+        {
+            self.run_group(shared, event);
+        }
+    }
+
+    fn run_group(&mut self, shared: &mut WorkerState, event: GroupEvent) {
+        if matches!(event, GroupEvent::Wedge { .. }) {
+            let stays = |effect: &QueuedEffect<P::Message>| match effect {
+                QueuedEffect::Send { message, .. } => P::outlives_epoch(message),
+                QueuedEffect::Reply(..) => true,
+            };
+            self.durability_queue.retain(stays);
+        }
+        self.step(shared, Event::Group(event));
     }
 
     fn run_scan(&mut self, shared: &mut WorkerState, scan: Scan) {
@@ -520,14 +547,12 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn on_group(&mut self, shared: &mut WorkerState, event: GroupEvent) {
-        if matches!(event, GroupEvent::Wedge { .. }) {
-            let stays = |effect: &QueuedEffect<P::Message>| match effect {
-                QueuedEffect::Send { message, .. } => P::outlives_epoch(message),
-                QueuedEffect::Reply(..) => true,
-            };
-            self.durability_queue.retain(stays);
+        let is_early = matches!(event, GroupEvent::Wedge { .. }) && !self.forgotten.is_empty();
+        if is_early || !self.group_waiting.is_empty() {
+            self.group_waiting.push_back(event);
+        } else {
+            self.run_group(shared, event);
         }
-        self.step(shared, Event::Group(event));
     }
 
     fn drop_queued_sends(&mut self) {
@@ -560,6 +585,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
             && !self.metas.has_dirty()
             && self.load_waiters.is_empty()
             && self.durability_queue.len() == 0
+            && self.group_waiting.is_empty()
             && self.clearing.is_empty()
             && self.cache.absent_len() <= absent_kept
     }
@@ -636,6 +662,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
             && !self.has_work()
             && self.load_waiters.is_empty()
             && self.durability_queue.len() == 0
+            && self.group_waiting.is_empty()
             && self.clearing.is_empty()
             && !self.has_dirty()
     }

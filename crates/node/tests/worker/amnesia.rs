@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use node::Input;
+use protocols::GroupEvent;
 use storage::volatile::Beginning;
 use storage::{Completion, Load, Place};
-use types::{AmnesiaCount, Outcome, Shard, Tag};
+use types::{AmnesiaCount, Epoch, Outcome, Shard, Tag};
 
 use crate::store::Script;
 use crate::toy::Say;
@@ -50,6 +51,29 @@ fn a_forgotten_shard_holds_frames_and_replies_until_the_loss_is_raised() {
 
     world.frame(Sender::default(), &[put(&here[0], 4)]);
     assert_eq!(sent(&world.turn(), PEER), [(AmnesiaCount(2), vec![Say::Ack { op: 4 }])]);
+}
+
+/// A seal tells that the image is whole as far as the worker knows.
+#[test]
+fn a_seal_waits_until_the_loss_is_shown() {
+    let mut world = World::new();
+    let order = |world: &mut World, event| {
+        world.input(Input::Group { database: DISK, event });
+        world.turn();
+        world.stat("toy_orders")
+    };
+    let wedge = |epoch| GroupEvent::Wedge { epoch: Epoch(epoch) };
+    assert_eq!(order(&mut world, wedge(1)), 1);
+    world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
+    world.turn();
+    assert_eq!(order(&mut world, GroupEvent::Keep), 2, "it vouches for nothing");
+    assert_eq!(order(&mut world, wedge(2)), 2);
+    assert_eq!(order(&mut world, GroupEvent::Keep), 2, "orders keep their order");
+    assert_eq!(world.stat("toy_forgotten"), 0);
+    raise(&mut world, 2);
+    world.turn();
+    assert_eq!((world.stat("toy_forgotten"), world.stat("toy_orders")), (1, 4));
+    assert_eq!(order(&mut world, wedge(3)), 5);
 }
 
 #[test]

@@ -36,6 +36,7 @@ struct Counts {
     metas: u64,
     metas_lost: u64,
     wide: u64,
+    orders: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -284,7 +285,7 @@ impl Protocol for Toy {
             Event::PeerUp { .. } => self.counts.up += 1,
             Event::PeerSteady { .. } => {}
             Event::ViewChanged => self.counts.views += 1,
-            Event::Group(_) => {}
+            Event::Group(_) => self.counts.orders += 1,
             Event::Timer(id) => {
                 if let Some(tag) = self.timers.remove(&id.0) {
                     cx.fx.reply(tag, text("rang"));
@@ -328,7 +329,8 @@ impl Protocol for Toy {
     }
 
     fn stats(&self, stats: &mut Stats) {
-        let Counts { turns, forgotten, views, up, resets, metas, metas_lost, wide } = self.counts;
+        let Counts { turns, forgotten, views, up, resets, metas, metas_lost, wide, orders } =
+            self.counts;
         stats.add("toy_turns", turns);
         stats.add("toy_forgotten", forgotten);
         stats.add("toy_views", views);
@@ -337,5 +339,6 @@ impl Protocol for Toy {
         stats.add("toy_metas", metas);
         stats.add("toy_metas_lost", metas_lost);
         stats.add("toy_wide", wide);
+        stats.add("toy_orders", orders);
     }
 }
