@@ -183,10 +183,12 @@ impl Group {
         }
     }
 
-    pub(crate) fn start(&mut self, cx: &mut Cx<'_>, record: Option<LocalRecord>) {
+    /// `is_lost`: there was a record, so the stores may hold an image.
+    pub(crate) fn start(&mut self, cx: &mut Cx<'_>, record: Option<LocalRecord>, is_lost: bool) {
         (self.started, self.known_since) = (cx.now, cx.now);
         match record {
             Some(record) => self.record = record,
+            None if is_lost && !self.settings.is_volatile => self.keep_rest(cx),
             None => self.renew(cx),
         }
         if record.is_some_and(|record| record.content == Content::Stale) {
@@ -419,6 +421,13 @@ impl Group {
         self.copied = Epoch(0);
         self.persist(cx);
         self.erase(cx);
+    }
+
+    /// The group has never begun: there is no image that could be kept.
+    pub(crate) fn settle_absent(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.record.content, Content::Partial | Content::Whole) {
+            self.renew(cx);
+        }
     }
 
     /// What is left after a loss is an image of its own, and not whole.

@@ -162,6 +162,7 @@ impl Group {
             }
             None if matches!(self.known, Known::Unread) => {
                 (self.known, self.known_since) = (Known::Absent, cx.now);
+                self.settle_absent(cx);
             }
             None => {}
         }

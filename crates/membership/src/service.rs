@@ -92,7 +92,7 @@ impl Membership {
 
     fn handle(&mut self, step: Step, input: Input, out: &mut Vec<Effect>) {
         match input {
-            Input::Start { records } => self.start(step, &records, out),
+            Input::Start { records, lost } => self.start(step, &records, &lost, out),
             Input::PeerUp { node, incarnation } => {
                 if self.peers.note(node, incarnation) && !self.groups.is_empty() {
                     let heartbeat = self.heartbeat(step, out);
@@ -129,10 +129,17 @@ impl Membership {
         }
     }
 
-    fn start(&mut self, step: Step, records: &[(Database, LocalRecord)], out: &mut Vec<Effect>) {
+    fn start(
+        &mut self,
+        step: Step,
+        records: &[(Database, LocalRecord)],
+        lost: &[Database],
+        out: &mut Vec<Effect>,
+    ) {
         self.each(step, out, |group, cx| {
             let record = records.iter().find(|(one, _)| *one == group.settings.group);
-            group.start(cx, record.map(|(_, record)| *record));
+            let is_lost = lost.contains(&group.settings.group);
+            group.start(cx, record.map(|(_, record)| *record), is_lost);
         });
         self.tick(step, out);
     }

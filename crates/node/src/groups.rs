@@ -134,10 +134,10 @@ impl Groups {
     pub fn start(
         &mut self,
         now: Nanos,
-        records: Vec<(Database, LocalRecord)>,
+        (records, lost): (Vec<(Database, LocalRecord)>, Vec<Database>),
         out: &mut Vec<GroupEffect>,
     ) {
-        self.on(now, Input::Start { records }, out);
+        self.on(now, Input::Start { records, lost }, out);
     }
 
     pub fn on_peer_up(

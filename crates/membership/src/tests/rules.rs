@@ -3,7 +3,9 @@
 use base::{Nanos, Prng};
 use bytes::Bytes;
 use types::wire::Wire as _;
-use types::{Configuration, Epoch, GroupMember, ImageId, Incarnation, NodeId, Role, Serial};
+use types::{
+    Configuration, Database, Epoch, GroupMember, ImageId, Incarnation, NodeId, Role, Serial,
+};
 
 use super::world::GROUP;
 use crate::message::{Grants, GroupBeat, Heartbeat, ImageReport, Message, Process, Wedged};
@@ -85,6 +87,10 @@ pub(super) fn report(node: u16, content: Content) -> ImageReport {
 
 impl Single {
     pub(super) fn start(record: Option<LocalRecord>) -> Single {
+        Single::start_with(record, Vec::new())
+    }
+
+    pub(super) fn start_with(record: Option<LocalRecord>, lost: Vec<Database>) -> Single {
         let settings = Settings {
             me: NodeId(1),
             incarnation: Incarnation(1),
@@ -97,7 +103,7 @@ impl Single {
         let (now, out) = (ms(1_000), Vec::new());
         let mut single = Single { service, now, out, register: None };
         let records = record.map(|record| (GROUP, record)).into_iter().collect();
-        single.give(Input::Start { records });
+        single.give(Input::Start { records, lost });
         single
     }
 
@@ -410,6 +416,30 @@ pub(super) fn rest_of_a_damaged_image_is_kept_until_a_full_member_is_heard() {
     assert!(!again.pass_alone_with(3, ms(100)).iter().any(erases));
     again.beat(2, 1, lease_beat(2, 1));
     assert!(again.tick_at(again.now + MS).iter().any(erases), "another member has everything");
+}
+
+/// The stores may hold all that there is, although the record is gone.
+#[test]
+fn stores_without_their_record_are_kept_until_a_full_member_is_heard() {
+    let erases = |effect: &Effect| matches!(effect, Effect::Erase { .. });
+    let mut single = Single::start_with(None, vec![GROUP]);
+    single.answer_read(Some(raw(&active(4, &[full(1), full(2)]))));
+    single.seal(4);
+    let effects = single.pass_alone_with(3, ms(100));
+    assert!(!effects.iter().any(erases));
+    assert_eq!(has_installed(&effects), [(Epoch(4), None)]);
+    let record = single.service.status(GROUP).expect("a group").record;
+    assert_eq!((record.promised, record.content), (Epoch(4), Content::Partial));
+    assert_ne!(record.image, IMAGE);
+    single.beat(2, 1, lease_beat(2, 4));
+    assert!(single.tick_at(single.now + MS).iter().any(erases));
+    // Without a group there is no image.
+    let mut single = Single::start_with(None, vec![GROUP]);
+    assert!(!single.take().iter().any(erases));
+    single.now = ms(1_010);
+    single.give(Input::Tick);
+    single.answer_read(None);
+    assert!(single.take().iter().any(erases));
 }
 
 #[test]

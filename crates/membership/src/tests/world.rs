@@ -265,7 +265,7 @@ impl World {
         let records = node.disk.record.map(|record| (GROUP, record)).into_iter().collect();
         self.say(|world| format!("start {i} as {:?}", world.nodes[i].incarnation));
         // A fresh process has no checks to fail yet.
-        drop(self.input(i, Input::Start { records }));
+        drop(self.input(i, Input::Start { records, lost: Vec::new() }));
     }
 
     pub(super) fn crash(&mut self, i: usize, wipes: bool) {

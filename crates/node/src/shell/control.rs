@@ -617,8 +617,7 @@ impl Control {
         for peer in self.links.keys().copied().collect::<Vec<_>>() {
             self.want_links(peer);
         }
-        self.start_groups();
-        Ok(())
+        self.start_groups()
     }
 
     /// Where the cluster's keys lie.

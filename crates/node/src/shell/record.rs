@@ -99,7 +99,12 @@ pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirE
         Standing::Rejoining(cluster) => (identity::Standing::Uncertain, Some(cluster)),
         Standing::Formed(cluster) => (identity::Standing::Formed, Some(cluster)),
     };
+    let rejoins = matches!(durable.standing, Standing::Rejoining(_));
     dir.update(|identity| {
+        // Its stores are made anew, and the records were about the old ones.
+        if rejoins && identity.standing != standing {
+            identity.groups.clear();
+        }
         identity.standing = standing;
         identity.cluster = cluster.map(saved_cluster);
         identity.running = durable.running;

@@ -33,6 +33,25 @@ impl Leases for NodeLeases {
     }
 }
 
+/// The records of a data directory, and the groups whose record is lost.
+fn records(
+    saved: Vec<GroupRecord>,
+) -> Result<(Vec<(Database, LocalRecord)>, Vec<Database>), String> {
+    let (mut records, mut lost) = (Vec::new(), Vec::new());
+    for one in saved {
+        let database = Database(one.index);
+        if one.is_lost() {
+            lost.push(database);
+            continue;
+        }
+        let record = LocalRecord::from_bytes(&one.bytes).map_err(|_| {
+            format!("database {database}: its group's record is of another version: run the version that wrote it")
+        })?;
+        records.push((database, record));
+    }
+    Ok((records, lost))
+}
+
 impl Control {
     /// Makes the service of the databases that need one, before workers begin.
     pub(super) fn open_groups(&mut self) -> Arc<dyn Leases> {
@@ -65,14 +84,13 @@ impl Control {
     }
 
     /// The workers run: the service may order and ask.
-    pub(super) fn start_groups(&mut self) {
+    ///
+    /// # Errors
+    /// If a record is of another version.
+    pub(super) fn start_groups(&mut self) -> Result<(), String> {
         let saved = self.dir.identity().map(|identity| identity.groups.clone());
-        let records = saved.unwrap_or_default().into_iter().filter_map(|saved| {
-            let record = LocalRecord::from_bytes(&saved.bytes).ok()?;
-            Some((Database(saved.index), record))
-        });
-        let records = records.collect();
-        self.with_groups(|groups, now, out| groups.start(now, records, out));
+        let (records, lost) = records(saved.unwrap_or_default())?;
+        self.with_groups(|groups, now, out| groups.start(now, (records, lost), out));
         let links: Vec<_> = self.links.iter().map(|(&peer, &at)| (peer, at)).collect();
         for (peer, at) in links {
             let hello = self.conns[at].as_ref().and_then(|conn| conn.hello.as_ref());
@@ -82,6 +100,7 @@ impl Control {
                 });
             }
         }
+        Ok(())
     }
 
     /// One step of the service, with the clock read just now. Its effects are carried out behind
@@ -138,8 +157,8 @@ impl Control {
     }
 
     /// Saves the records of all groups by one write. Other effects may always be late, so a group's
-    /// last record is enough.
-    fn save_groups(&mut self, effects: &[GroupEffect]) -> Result<(), String> {
+    /// last record is enough. False if the disk has no room: all effects wait.
+    fn save_groups(&mut self, effects: &[GroupEffect]) -> Result<bool, String> {
         let record = |effect: &GroupEffect| match effect {
             GroupEffect::Persist { group, record } => Some((group.0, record.to_bytes())),
             _ => None,
@@ -173,5 +192,28 @@ impl Control {
                 event!(self.node_status, WARN, "groups", text.as_str());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use membership::Content;
+    use types::ImageId;
+
+    use super::*;
+
+    #[test]
+    fn records_are_read_marked_as_lost_or_refused() {
+        let record = LocalRecord {
+            promised: Epoch(3),
+            image: ImageId(5),
+            content: Content::Whole,
+            joined: Epoch(3),
+        };
+        let saved = |index, bytes| GroupRecord { index, bytes };
+        let read = records(vec![saved(1, record.to_bytes()), saved(2, Vec::new())]);
+        assert_eq!(read, Ok((vec![(Database(1), record)], vec![Database(2)])));
+        let error = records(vec![saved(1, vec![9])]).expect_err("it is no record");
+        assert!(error.starts_with("database 1: "), "{error}");
     }
 }
