@@ -12,6 +12,8 @@ struct Peer {
     incarnation: Incarnation,
     /// `None` until its first heartbeat since this node's start.
     heard: Option<Nanos>,
+    /// The silence since then that was forgiven.
+    excused: Nanos,
     hears: Vec<NodeId>,
 }
 
@@ -19,17 +21,22 @@ struct Peer {
 pub(crate) struct Peers {
     me: NodeId,
     timing: Timing,
-    started: Nanos,
+    /// When a majority was heard first.
+    majority_since: Option<Nanos>,
     peers: BTreeMap<NodeId, Peer>,
 }
 
 impl Peers {
     pub(crate) fn new(settings: &Settings) -> Peers {
-        let new = || Peer { incarnation: Incarnation(0), heard: None, hears: Vec::new() };
+        let new = || Peer {
+            incarnation: Incarnation(0),
+            heard: None,
+            excused: Nanos::ZERO,
+            hears: Vec::new(),
+        };
         let others = settings.servers.iter().filter(|&&node| node != settings.me);
         let peers = others.map(|&node| (node, new())).collect();
-        let (me, timing, started) = (settings.me, settings.timing, Nanos::ZERO);
-        Peers { me, timing, started, peers }
+        Peers { me: settings.me, timing: settings.timing, majority_since: None, peers }
     }
 
     pub(crate) fn others(&self) -> Vec<NodeId> {
@@ -37,14 +44,23 @@ impl Peers {
     }
 
     pub(crate) fn start(&mut self, now: Nanos) {
-        self.started = now;
+        self.note_majority(now);
     }
 
-    /// Peers that were heard before this process stood still have not been silent since.
+    /// Peers that were heard before this process stood still have not been silent since. A process
+    /// that stands still again and again would never find a peer silent, so there is an end to it.
     pub(crate) fn excuse(&mut self, now: Nanos) {
-        self.peers
-            .values_mut()
-            .for_each(|peer| peer.heard = peer.heard.max(peer.heard.and(Some(now))));
+        for peer in self.peers.values_mut() {
+            if let Some(heard) = peer.heard.filter(|_| peer.excused < self.timing.excused_max()) {
+                (peer.heard, peer.excused) = (Some(now), peer.excused + now.since(heard));
+            }
+        }
+    }
+
+    fn note_majority(&mut self, now: Nanos) {
+        if self.majority_since.is_none() && self.hears_majority(now) {
+            self.majority_since = Some(now);
+        }
     }
 
     /// Notes the process at the other end. False for a stranger or an earlier start of the peer.
@@ -62,8 +78,9 @@ impl Peers {
 
     pub(crate) fn heard(&mut self, node: NodeId, now: Nanos, hears: Vec<NodeId>) {
         if let Some(peer) = self.peers.get_mut(&node) {
-            (peer.heard, peer.hears) = (Some(now), hears);
+            (peer.heard, peer.hears, peer.excused) = (Some(now), hears, Nanos::ZERO);
         }
+        self.note_majority(now);
     }
 
     /// True once a node is suspected. When all nodes start, some take longer than others, so a peer
@@ -71,14 +88,14 @@ impl Peers {
     pub(crate) fn is_silent(&self, node: NodeId, now: Nanos) -> bool {
         let silent = |peer: &Peer| match peer.heard {
             Some(heard) => now.since(heard) > self.timing.suspect,
-            None => now.since(self.started) > self.timing.patience(),
+            None => !self.may_start(now),
         };
         node != self.me && self.peers.get(&node).is_none_or(silent)
     }
 
-    /// True for a while after this node's start: peers may still be starting, too.
+    /// True until a majority has been there for a while: the others may still be starting.
     pub(crate) fn may_start(&self, now: Nanos) -> bool {
-        now.since(self.started) <= self.timing.patience()
+        self.majority_since.is_none_or(|since| now.since(since) <= self.timing.patience())
     }
 
     /// Nodes heard lately, this one not included.

@@ -105,7 +105,7 @@ impl Group {
             Progress::Complete => return self.activate(cx, value),
             Progress::Void => self.proposal = None,
             Progress::Missing(nodes) => {
-                let is_late = cx.now.since(proposal.since) > cx.settings.timing.stall;
+                let is_late = cx.now.since(proposal.since) > cx.settings.timing.seal();
                 let is_gone = nodes.iter().any(|&node| cx.peers.is_silent(node, cx.now));
                 if is_late && !mutation::is(Mutation::MissingForgotten) {
                     nodes.into_iter().for_each(|node| self.distrust(cx, node));

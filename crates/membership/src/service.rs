@@ -70,6 +70,15 @@ impl Membership {
         (!self.groups.is_empty()).then(|| first.unwrap_or(Nanos::MAX).min(self.next_beat))
     }
 
+    /// Heartbeats that show only that this node lives: it is about to flush, which may take long.
+    pub fn pulse(&self, now: Nanos, out: &mut Vec<Effect>) {
+        let (sent, hears) = (now, self.peers.hears(now));
+        for to in self.peers.others().into_iter().filter(|_| !self.groups.is_empty()) {
+            let heartbeat = Heartbeat { sent, hears: hears.clone(), groups: Vec::new() };
+            out.push(Effect::Send { to, message: Message::Heartbeat(heartbeat) });
+        }
+    }
+
     /// One step. `now` must have been read after the input came in.
     pub fn on(&mut self, now: Nanos, input: Input, out: &mut Vec<Effect>) {
         let before = std::mem::replace(&mut self.clock, now);

@@ -43,7 +43,20 @@ impl Timing {
         span + Nanos(u64::try_from(drift).unwrap_or(u64::MAX)) + Nanos(1)
     }
 
-    /// How long a node that has just started waits for peers that it has not heard yet.
+    /// How long a full member may take to seal. It flushes its promise before it answers.
+    #[must_use]
+    pub fn seal(&self) -> Nanos {
+        Nanos(2 * self.stall.0)
+    }
+
+    /// Silence of a peer that is forgiven while this process stands still, until it is heard.
+    #[must_use]
+    pub fn excused_max(&self) -> Nanos {
+        Nanos(3 * self.suspect.0)
+    }
+
+    /// How long a node that has just started waits for peers that it has not heard yet, from when
+    /// it heard a majority.
     #[must_use]
     pub fn patience(&self) -> Nanos {
         Nanos(10 * self.suspect.0)

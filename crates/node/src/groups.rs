@@ -131,6 +131,15 @@ impl Groups {
         self.on(now, Input::Tick, out);
     }
 
+    /// See [`Membership::pulse`].
+    pub fn pulse(&mut self, now: Nanos, out: &mut Vec<GroupEffect>) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.service.pulse(now, &mut effects);
+        out.extend(effects.drain(..).filter_map(|effect| self.translate(effect)));
+        self.effects = effects;
+    }
+
+    /// `lost`: groups whose records were there and cannot be read any more.
     pub fn start(
         &mut self,
         now: Nanos,

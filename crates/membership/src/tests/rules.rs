@@ -499,9 +499,12 @@ pub(super) fn order_is_refused_at_a_node_that_is_cut_off() {
     };
     assert_eq!(order(&mut single), 0, "the member may be starting");
     single.pass(ms(4_000), &[]);
-    assert_eq!(order(&mut single), 0, "no majority is heard");
-    single.pass(ms(100), &[(3, lease_beat(3, 0))]);
+    assert_eq!(order(&mut single), 0, "no majority was heard");
+    single.pass(ms(4_000), &[(3, lease_beat(3, 0))]);
     assert_eq!(order(&mut single), 0, "node 3 hears the member");
+    single.pass_alone_with(3, ms(100));
+    single.pass(ms(400), &[]);
+    assert_eq!(order(&mut single), 0, "no majority is heard");
     single.pass_alone_with(3, ms(100));
     assert_eq!(order(&mut single), 1);
 }
@@ -626,6 +629,34 @@ fn starting_members_are_waited_for() {
     let effects = single.pass(ms(2_900), &[(2, lease_beat(2, 1))]);
     assert_eq!(swapped(&effects), [], "node 3 was not heard yet");
     let effects = single.pass(ms(200), &[(2, lease_beat(2, 1))]);
+    assert_eq!(swapped(&effects)[0].members(), [full(1), full(2)]);
+}
+
+/// The last nodes of a restart may come long after the first one.
+#[test]
+fn starting_members_are_waited_for_since_a_majority_is_there() {
+    let (mut single, _) = Single::member();
+    let mut effects = single.pass(ms(5_000), &[]);
+    effects.extend(single.pass(ms(2_900), &[(2, lease_beat(2, 1))]));
+    assert_eq!(swapped(&effects), [], "node 3 was not heard yet");
+    let effects = single.pass(ms(200), &[(2, lease_beat(2, 1))]);
+    assert_eq!(swapped(&effects)[0].members(), [full(1), full(2)]);
+}
+
+/// A node whose steps all take long still finds a dead peer.
+#[test]
+fn slow_steps_excuse_a_silent_peer_for_a_while_only() {
+    let (mut single, _) = Single::member();
+    single.pass(ms(340), &[(2, lease_beat(2, 1)), (3, lease_beat(3, 1))]);
+    let mut slow_step = |single: &mut Single| {
+        single.now = single.now + ms(200);
+        single.beat(2, 1, lease_beat(2, 1));
+        single.take().iter().chain(&single.tick_at(single.now)).cloned().collect::<Vec<_>>()
+    };
+    let mut effects = Vec::new();
+    (0..4).for_each(|_| effects.extend(slow_step(&mut single)));
+    assert_eq!(swapped(&effects), [], "this node may have been deaf");
+    (0..4).for_each(|_| effects.extend(slow_step(&mut single)));
     assert_eq!(swapped(&effects)[0].members(), [full(1), full(2)]);
 }
 
@@ -836,7 +867,7 @@ pub(super) fn member_without_seal_is_distrusted() {
     };
     single.hear(3, 2, Message::Wedged(seal));
     effects = Vec::new();
-    for _ in 0..40 {
+    for _ in 0..60 {
         single.beat(2, 1, lease_beat(2, 0));
         single.beat(3, 2, lease_beat(3, 0));
         effects.extend(single.tick_at(single.now + ms(20)));
@@ -844,6 +875,17 @@ pub(super) fn member_without_seal_is_distrusted() {
     let last = swapped(&effects).pop().expect("a change without node 2");
     let nodes: Vec<NodeId> = last.members().iter().map(|member| member.node).collect();
     assert_eq!((last.epoch(), nodes), (Epoch(3), vec![NodeId(1), NodeId(3)]));
+}
+
+/// Sent before each flush, which may take long. It claims nothing.
+#[test]
+fn pulse_shows_only_that_the_node_lives() {
+    let (mut single, _) = Single::member();
+    single.take();
+    single.service.pulse(single.now, &mut single.out);
+    let pulse = Heartbeat { sent: single.now, hears: Vec::new(), groups: Vec::new() };
+    let send = |to| Effect::Send { to: NodeId(to), message: Message::Heartbeat(pulse.clone()) };
+    assert_eq!(single.take(), [send(2), send(3)]);
 }
 
 #[test]

@@ -316,6 +316,7 @@ impl Control {
     /// Saves the clocks of countdowns where that is due, see [`crate::uptime`].
     fn keep_uptimes(&mut self, now: Nanos) -> Result<(), String> {
         let Some(save) = self.uptimes.look(now) else { return Ok(()) };
+        self.pulse_groups()?;
         let result = record::save_clocks(&mut self.dir, save.clone(), false);
         let now = self.node_status.clocks.now();
         match result {
@@ -399,6 +400,7 @@ impl Control {
             self.node_status.workers[worker].send(Mail::Amnesia(current));
             return Ok(());
         }
+        self.pulse_groups()?;
         let amnesia = self.dir.raise_amnesia().map_err(|error| error.to_string())?;
         self.report_amnesia(
             "recovery begins: stored data is damaged or lost, the other members have copies",
@@ -415,6 +417,7 @@ impl Control {
     fn renew(&mut self, worker: usize, below: Incarnation) -> Result<(), String> {
         let mut current = self.dir.identity().map_or(below, |identity| identity.incarnation);
         if current < below {
+            self.pulse_groups()?;
             current = match self.dir.raise_incarnation() {
                 Ok(incarnation) => incarnation,
                 // The worker asks again.

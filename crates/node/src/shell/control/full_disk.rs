@@ -14,12 +14,17 @@ pub(super) enum IdentityWrite {
     Clocks,
     /// The counters and limits of a peer.
     Notes,
+    /// The records of configured groups.
+    Groups,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct FullDisk {
     are_clocks_refused: bool,
     are_notes_refused: bool,
+    are_groups_refused: bool,
+    /// When the records of groups are tried again.
+    groups_retry: Option<Nanos>,
     /// Connections are held; then their notes are tried again.
     retry: Option<Nanos>,
 }
@@ -30,6 +35,7 @@ impl FullDisk {
         let is_refused = match write {
             IdentityWrite::Clocks => &mut self.are_clocks_refused,
             IdentityWrite::Notes => &mut self.are_notes_refused,
+            IdentityWrite::Groups => &mut self.are_groups_refused,
         };
         std::mem::replace(is_refused, !is_done) == is_done
     }
@@ -43,8 +49,18 @@ impl FullDisk {
         self.retry.take_if(|at| *at <= now).is_some()
     }
 
+    pub(super) fn hold_groups(&mut self, now: Nanos) {
+        self.groups_retry = Some(now + RETRY_EVERY);
+    }
+
+    /// True until the records of groups may be tried again.
+    pub(super) fn holds_groups(&self, now: Nanos) -> bool {
+        self.groups_retry.is_some_and(|at| now < at)
+    }
+
     pub(super) fn next_timer(&self) -> Option<Nanos> {
-        self.retry
+        let groups = self.groups_retry.filter(|_| self.are_groups_refused);
+        self.retry.into_iter().chain(groups).min()
     }
 }
 
@@ -57,7 +73,8 @@ mod tests {
         let mut disk = FullDisk::default();
         for (write, other) in [
             (IdentityWrite::Clocks, IdentityWrite::Notes),
-            (IdentityWrite::Notes, IdentityWrite::Clocks),
+            (IdentityWrite::Notes, IdentityWrite::Groups),
+            (IdentityWrite::Groups, IdentityWrite::Clocks),
         ] {
             let outcomes = [true, false, false, true, true, false, true];
             let changes = outcomes.map(|is_done| {
@@ -77,5 +94,11 @@ mod tests {
         assert_eq!(disk.next_timer(), Some(at(600)), "the first one decides");
         assert!(!disk.is_due(at(599)));
         assert!(disk.is_due(at(600)) && !disk.is_due(at(600)));
+        disk.on_write(IdentityWrite::Groups, false);
+        disk.hold_groups(at(100));
+        assert_eq!(disk.next_timer(), Some(at(600)));
+        assert!(disk.holds_groups(at(599)) && !disk.holds_groups(at(600)));
+        disk.on_write(IdentityWrite::Groups, true);
+        assert_eq!(disk.next_timer(), None);
     }
 }

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use base::{Nanos, Prng};
 use membership::{GroupSettings, LocalRecord, Report, Settings};
 use protocols::{Leases, NoLeases};
+use storage::data_dir::DataDirError;
 use storage::identity::GroupRecord;
 use types::wire::Wire as _;
 use types::{Database, Epoch};
 
 use super::Control;
+use super::full_disk::IdentityWrite;
 use super::reports::GROUP;
 use crate::config::{DatabaseConfig, Durability};
 use crate::events::event;
@@ -118,8 +120,16 @@ impl Control {
     /// step of its own; its effects come last.
     pub(super) fn carry_out_groups(&mut self) -> Result<(), String> {
         while !self.group_effects.is_empty() {
+            // Messages count as lost: they would be many.
+            if self.full_disk.holds_groups(self.node_status.clocks.now()) {
+                self.group_effects.retain(|effect| !matches!(effect, GroupEffect::Send { .. }));
+                return Ok(());
+            }
             let effects = std::mem::take(&mut self.group_effects);
-            self.save_groups(&effects)?;
+            if !self.save_groups(&effects)? {
+                drop(self.group_effects.splice(..0, effects));
+                continue;
+            }
             for effect in effects {
                 self.carry_out_group(effect)?;
             }
@@ -165,15 +175,35 @@ impl Control {
         };
         let records: BTreeMap<_, _> = effects.iter().filter_map(record).collect();
         if records.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
+        self.pulse_groups()?;
         let saved = self.dir.update(|identity| {
             identity.groups.retain(|saved| !records.contains_key(&saved.index));
             let new = records.into_iter().map(|(index, bytes)| GroupRecord { index, bytes });
             identity.groups.extend(new);
             identity.groups.sort_by_key(|saved| saved.index);
         });
-        saved.map_err(|error| error.to_string())
+        let is_done = match saved {
+            Ok(()) => true,
+            // File systems that copy on write need room for it.
+            Err(DataDirError::Full(_)) => {
+                self.full_disk.hold_groups(self.node_status.clocks.now());
+                false
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        self.report_write(IdentityWrite::Groups, is_done);
+        Ok(is_done)
+    }
+
+    /// Before each flush of this thread: the others must not take a slow disk for a dead node.
+    pub(super) fn pulse_groups(&mut self) -> Result<(), String> {
+        let mut pulses = Vec::new();
+        if let Some(groups) = self.groups.as_mut().filter(|_| self.has_begun) {
+            groups.pulse(self.node_status.clocks.now(), &mut pulses);
+        }
+        pulses.into_iter().try_for_each(|pulse| self.carry_out_group(pulse))
     }
 
     fn report_group(&mut self, report: &Report) {

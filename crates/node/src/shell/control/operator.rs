@@ -384,6 +384,7 @@ impl Control {
             let message = match write {
                 IdentityWrite::Clocks => "clocks of times to live are saved again",
                 IdentityWrite::Notes => "restarted members are noted again",
+                IdentityWrite::Groups => "records of groups are saved again",
             };
             event!(self.node_status, INFO, "storage", message, dir = dir);
         } else {
@@ -391,6 +392,9 @@ impl Control {
                 IdentityWrite::Clocks => "disk full: clocks of times to live cannot be saved",
                 IdentityWrite::Notes => {
                     "disk full: a restarted member cannot be noted and has to wait"
+                }
+                IdentityWrite::Groups => {
+                    "disk full: records of groups cannot be saved, so this node takes no part"
                 }
             };
             event!(self.node_status, ERROR, "storage", message, dir = dir);
