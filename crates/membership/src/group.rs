@@ -430,7 +430,7 @@ impl Group {
         }
     }
 
-    /// What is left after a loss is an image of its own, and not whole.
+    /// The rest after a loss is an image of its own, and not whole.
     fn keep_rest(&mut self, cx: &mut Cx<'_>) {
         if self.installed.is_some_and(|(_, role)| role.is_some()) {
             self.seal(cx);

@@ -127,8 +127,8 @@ pub enum Effect {
         group: Database,
         image: ImageId,
     },
-    /// After a loss, all workers take what is left as an image of its own, in which this process
-    /// has no role. What was lost counts as absent from here on.
+    /// After a loss, all workers take the rest as an image of its own, in which this process has no
+    /// role. Lost records count as absent from here on.
     Keep {
         group: Database,
     },

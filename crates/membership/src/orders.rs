@@ -37,7 +37,7 @@ impl Group {
         self.drive(cx);
     }
 
-    /// An order that nothing answers must not take effect long after it was given.
+    /// An order without an answer must not take effect long after it was given.
     pub(crate) fn drop_old_order(&mut self, cx: &mut Cx<'_>) {
         let is_old = |order: &mut Order| cx.now.since(order.since) > DROPPED_AFTER;
         if self.ordered.take_if(is_old).is_some() {
@@ -80,7 +80,7 @@ impl Group {
             seen.is_some_and(|seen| may_be_full(Some(&plain), *node, seen))
         };
         if audible.iter().any(is_full) {
-            return Err("a full member is reachable: nothing is lost");
+            return Err("a full member is reachable: no data are lost");
         }
         if mutation::is(Mutation::OrderCutOff) {
             return Ok(());

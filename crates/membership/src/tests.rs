@@ -4,6 +4,7 @@ mod chaos;
 mod choices;
 mod data;
 mod heal;
+mod losses;
 mod mistakes;
 mod rules;
 mod world;

@@ -186,8 +186,8 @@ pub(crate) struct EngineOf<P: Protocol> {
     /// Shards found forgotten, and keys found lost, that wait for the amnesia count to be raised.
     pub(crate) forgotten: Vec<Shard>,
     pub(crate) lost_keys: Vec<Key>,
-    /// A seal and what follows it, while forgotten shards are not shown: it would vouch for them.
-    group_waiting: VecDeque<GroupEvent>,
+    /// A seal and later orders, while forgotten shards are not shown: it would vouch for them.
+    pub(crate) group_waiting: VecDeque<GroupEvent>,
     /// Recovered shards that storage does not know as such yet.
     pub(crate) clearing: Vec<Clearing>,
     /// Keys that storage still calls lost because their shard is being cleared.
@@ -292,31 +292,11 @@ impl<P: Protocol> EngineOf<P> {
             }
             EngineWork::Forgotten(shard) => {
                 self.step(shared, Event::Forgotten { shard });
-                self.run_group_waiting(shared);
+                self.run_waiting_orders(shared);
                 return;
             }
         };
         self.step(shared, event);
-    }
-
-    /// The protocol knows of the forgotten shards: it may answer the service.
-    fn run_group_waiting(&mut self, shared: &mut WorkerState) {
-        while self.forgotten.is_empty()
-            && let Some(event) = self.group_waiting.pop_front()
-        {
-            self.run_group(shared, event);
-        }
-    }
-
-    fn run_group(&mut self, shared: &mut WorkerState, event: GroupEvent) {
-        if matches!(event, GroupEvent::Wedge { .. }) {
-            let stays = |effect: &QueuedEffect<P::Message>| match effect {
-                QueuedEffect::Send { message, .. } => P::outlives_epoch(message),
-                QueuedEffect::Reply(..) => true,
-            };
-            self.durability_queue.retain(stays);
-        }
-        self.step(shared, Event::Group(event));
     }
 
     fn run_scan(&mut self, shared: &mut WorkerState, scan: Scan) {
@@ -547,12 +527,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn on_group(&mut self, shared: &mut WorkerState, event: GroupEvent) {
-        let is_early = matches!(event, GroupEvent::Wedge { .. }) && !self.forgotten.is_empty();
-        if is_early || !self.group_waiting.is_empty() {
-            self.group_waiting.push_back(event);
-        } else {
-            self.run_group(shared, event);
-        }
+        self.take_group_order(shared, event);
     }
 
     fn drop_queued_sends(&mut self) {

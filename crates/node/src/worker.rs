@@ -11,6 +11,7 @@ pub(crate) mod effects;
 pub(crate) mod engine_work;
 mod engines;
 mod eviction;
+mod group_orders;
 mod inbound;
 pub(crate) mod load_waiters;
 pub(crate) mod outbox;

@@ -20,7 +20,7 @@ pub enum GroupEvent {
     /// All registers here are void: remove them, for this image. Answered by
     /// [`GroupReport::Erased`].
     Erase { image: ImageId },
-    /// What is left after a loss is an image of its own from here on, and this process is no member
+    /// The rest after a loss is an image of its own from here on, and this process is no member
     /// with it. Lost registers are absent in it.
     Keep,
 }

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::chaos::explore;
-use super::{choices, rules};
+use super::{choices, losses, rules};
 use crate::mutation::{self, Mutation};
 
 /// The check that catches a mutation.
@@ -41,9 +41,11 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::RestartedNeedsJoined => {
             Catch::Schedule(choices::restarted_full_member_keeps_role_and_place)
         }
-        Mutation::OrderCutOff => Catch::Schedule(rules::order_is_refused_at_a_node_that_is_cut_off),
+        Mutation::OrderCutOff => {
+            Catch::Schedule(losses::order_is_refused_at_a_node_that_is_cut_off)
+        }
         Mutation::LossErases => {
-            Catch::Schedule(rules::rest_of_a_damaged_image_is_kept_until_a_full_member_is_heard)
+            Catch::Schedule(losses::rest_of_a_damaged_image_is_kept_until_a_full_member_is_heard)
         }
         Mutation::NoPolling => {
             Catch::Schedule(rules::node_looks_for_a_value_that_it_has_not_installed)

@@ -37,8 +37,8 @@ impl<P: Member> Configured<P> {
         self.begin_copy(cx);
     }
 
-    /// Registers were lost, and the node remembers durably that its image is not whole. So what was
-    /// lost may count as absent: an operator may have nothing better.
+    /// Registers were lost, and the node remembers durably that its image is not whole. So they may
+    /// count as absent: the rest may be the best that an operator has.
     pub(super) fn on_keep(&mut self, cx: &mut Cx<'_, P>) {
         self.leave_image(cx);
         for shard in (0..=u8::MAX).map(Shard) {

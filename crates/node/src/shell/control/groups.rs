@@ -35,10 +35,10 @@ impl Leases for NodeLeases {
     }
 }
 
+type Saved = (Database, LocalRecord);
+
 /// The records of a data directory, and the groups whose record is lost.
-fn records(
-    saved: Vec<GroupRecord>,
-) -> Result<(Vec<(Database, LocalRecord)>, Vec<Database>), String> {
+fn records(saved: Vec<GroupRecord>) -> Result<(Vec<Saved>, Vec<Database>), String> {
     let (mut records, mut lost) = (Vec::new(), Vec::new());
     for one in saved {
         let database = Database(one.index);
