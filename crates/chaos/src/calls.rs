@@ -66,6 +66,8 @@ pub enum Mix {
     All,
     /// No deadlines by wall clocks: some protocols believe a single one.
     Counted,
+    /// The same, and reads take their place among the writes: some protocols have other reads, too.
+    Ordered,
     /// SET and GET alone: some protocols run no command whose effect depends on the value before.
     Plain,
 }

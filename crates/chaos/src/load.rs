@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base::Prng;
-use bench::client::Client;
+use bench::client::{Client, Value};
 use checker::Outcome;
 
 use crate::calls::{self, Answer, Call, KeyKind, KeyMemory, Mix, TestKey};
@@ -145,12 +145,21 @@ pub struct Asker<'a> {
 }
 
 impl Asker<'_> {
+    fn connect(&self) -> Option<Client> {
+        let mut client = Client::connect(self.recorder.addresses[self.node], REPLY_MAX).ok()?;
+        if self.recorder.mix == Mix::Ordered {
+            let reply = client.ask(&[b"CLIENT", b"CONSISTENCY", b"LINEARIZABLE"]).ok()?;
+            return (reply == Value::ok()).then_some(client);
+        }
+        Some(client)
+    }
+
     /// Makes and records a call; `None` when the node could not be reached.
     pub fn ask(&mut self, key: TestKey, call: &Call) -> Option<Outcome<Answer>> {
         let recorder = self.recorder;
         let mut client = match self.connection.take() {
             Some(client) => client,
-            None => Client::connect(recorder.addresses[self.node], REPLY_MAX).ok()?,
+            None => self.connect()?,
         };
         // Read the clocks in this order: a deadline by the wall clock then lies no earlier than
         // recorded.

@@ -104,6 +104,8 @@ base::mutations! {
     DropTombstone = "drop-tombstone",
     /// An ended key is answered as absent before a majority holds its end.
     EndUnstored = "end-unstored",
+    /// A value at a minority is not given to the others before its end.
+    EndUncounted = "end-uncounted",
     /// A recovering replica asks a majority that includes itself.
     RecoverFromSelf = "recover-from-self",
     /// A write is validated once a majority has acknowledged it.
@@ -206,6 +208,8 @@ base::mutations! {
     ZabForgetsDeletions = "zab-forgets-deletions",
     /// An entry is applied to a register that includes it.
     ZabAppliesAgain = "zab-applies-again",
+    /// A write is sent again to the leader whose copied state may include it.
+    ZabResendsCopied = "zab-resends-copied",
     /// A leader runs commands before the entries of earlier epochs are applied.
     ZabRunsAhead = "zab-runs-ahead",
     /// A follower acknowledges entries beyond a gap.

@@ -166,6 +166,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::DropTombstone
         | Mutation::BareNumber
         | Mutation::EndUnstored
+        | Mutation::EndUncounted
         | Mutation::RecoverFromSelf => &["abd"],
         Mutation::ValidateByMajority
         | Mutation::AckLosingRmw

@@ -84,6 +84,8 @@ mod mistakes {
         "zab-compares-zxids-only",
         "zab-counts-unjoined",
         "zab-never-notes",
+        "zab-resends-copied",
+        "end-uncounted",
         "zab-reads-behind",
         "zab-adopts-older",
         "zab-forgets-deletions",

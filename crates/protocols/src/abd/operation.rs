@@ -127,6 +127,7 @@ impl Operation {
             },
             Kind::Read { .. } => self.read_verdict(replicas),
             // Others have to count, too.
+            Kind::End if mutation::is(Mutation::EndUncounted) => self.settled(),
             Kind::End => self.read_verdict(replicas),
         }
     }

@@ -10,6 +10,7 @@ mod groups;
 mod mutants;
 mod node;
 mod readiness;
+mod reviewed;
 mod schedules;
 mod template;
 mod upkeep;

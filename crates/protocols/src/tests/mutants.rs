@@ -2,8 +2,9 @@
 //! worlds do so within a stated budget, or a schedule made for one.
 
 use super::explore::explore;
+use super::reviewed;
 use super::schedules as play;
-use super::zab::schedules as zab;
+use super::zab::{regressions as zab_faults, schedules as zab};
 use crate::caspaxos::{self, CasPaxos};
 use crate::classic_paxos::ClassicPaxos;
 use crate::configured::Configured;
@@ -78,6 +79,8 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::ReadDirty, Catch::Craq(1_000)),
     (Mutation::UpForCopy, Catch::Craq(1_000)),
     (Mutation::NoTable, Catch::Craq(1_000)),
+    (Mutation::EndUncounted, Catch::Schedule(reviewed::abd_value_at_a_minority)),
+    (Mutation::ZabResendsCopied, Catch::Schedule(zab_faults::write_that_a_copy_includes)),
     (Mutation::NoFloor, Catch::Schedule(play::craq_late_version_of_a_deleted_key)),
     (Mutation::MintBelowFloor, Catch::Craq(4_000)),
     (Mutation::FloorOverPends, Catch::Schedule(play::craq_floor_above_a_version_on_its_way)),

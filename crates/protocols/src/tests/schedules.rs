@@ -18,15 +18,15 @@ use crate::register_cache::CachedRegister;
 use crate::toolkit::stamp::Stamp;
 use crate::toolkit::state::{OpId, Registry, State};
 
-const A: usize = 0;
-const B: usize = 1;
-const C: usize = 2;
+pub(super) const A: usize = 0;
+pub(super) const B: usize = 1;
+pub(super) const C: usize = 2;
 const D: usize = 3;
 const E: usize = 4;
 
 impl<P: Protocol> World<P> {
     /// The messages in flight from one node to another whose text has this part.
-    fn take(&mut self, from: usize, to: usize, part: &str) -> Vec<Letter<P::Message>> {
+    pub(super) fn take(&mut self, from: usize, to: usize, part: &str) -> Vec<Letter<P::Message>> {
         let is_it = |letter: &mut Letter<P::Message>| {
             letter.from.node == node_id(from)
                 && letter.to == to
@@ -36,7 +36,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// Delivers the messages from one node to another whose text has this part.
-    fn carry(&mut self, from: usize, to: usize, part: &str) {
+    pub(super) fn carry(&mut self, from: usize, to: usize, part: &str) {
         let letters = self.take(from, to, part);
         assert!(!letters.is_empty(), "no {part} from {from} to {to}");
         for letter in letters {
@@ -54,12 +54,12 @@ impl<P: Protocol> World<P> {
     }
 
     /// The node runs until its next timers have fired.
-    fn wait(&mut self, index: usize, millis: u64) {
+    pub(super) fn wait(&mut self, index: usize, millis: u64) {
         self.pass(Nanos::from_millis(millis), std::iter::once(index));
     }
 
     /// The node's timers fire until it sends such a message.
-    fn wait_for(&mut self, from: usize, to: usize, part: &str) {
+    pub(super) fn wait_for(&mut self, from: usize, to: usize, part: &str) {
         for _ in 0..200 {
             let is_sent = self.bag.iter().any(|letter| {
                 letter.from.node == node_id(from)
@@ -79,13 +79,13 @@ impl<P: Protocol> World<P> {
         while self.deliver_own(index) {}
     }
 
-    fn done(&mut self, tag: Tag) {
+    pub(super) fn done(&mut self, tag: Tag) {
         self.settle(&[tag]);
         assert!(!self.is_open(tag), "{tag:?} has ended");
     }
 
     /// Reads both keys at each member, and judges.
-    fn judge(mut self, readers: &[usize]) -> Result<(), String> {
+    pub(super) fn judge(mut self, readers: &[usize]) -> Result<(), String> {
         let reads: Vec<Tag> = readers.iter().map(|&at| self.ask(at, 0, Ask::Get)).collect();
         self.settle(&reads);
         self.verdict()

@@ -6,6 +6,7 @@
 pub(super) mod explore;
 mod node;
 mod order;
+pub(super) mod regressions;
 pub(super) mod schedules;
 
 use std::collections::BTreeSet;

@@ -7,11 +7,10 @@ use crate::protocol::Protocol as _;
 use crate::zab::Meta;
 use types::{Outcome, Shard, Tag};
 
-const A: usize = 0;
-const B: usize = 1;
-const C: usize = 2;
-/// Nodes that a session of a test is at.
-const SESSION: u64 = 7;
+pub(super) const A: usize = 0;
+pub(super) const B: usize = 1;
+pub(super) const C: usize = 2;
+pub(super) const SESSION: u64 = 7;
 
 pub(super) const PLAN: Plan = Plan { nodes: 3, workers: 1, durable: true, log_len: 1 << 20 };
 
@@ -23,7 +22,7 @@ impl World {
         world
     }
 
-    fn meta(&self, index: usize) -> Meta {
+    pub(super) fn meta(&self, index: usize) -> Meta {
         *self.nodes[index].workers[0].metas.get(Shard(0))
     }
 

@@ -1,0 +1,39 @@
+//! Schedules of faults that a review found in abd. Each holds without its mistake.
+
+use base::Nanos;
+
+use super::World;
+use super::asks::Ask;
+use super::schedules::{A, B, C};
+use crate::abd::Abd;
+use crate::register_cache::CachedRegister;
+
+fn is_ended(world: &World<Abd>, index: usize) -> bool {
+    match world.nodes[index].cache.get(&world.keys[0]) {
+        CachedRegister::Present(register) => register.content.value.is_none(),
+        CachedRegister::Absent => true,
+        CachedRegister::Lost => false,
+    }
+}
+
+/// The writer of a value with a time to live failed, and one replica has it.
+pub(super) fn abd_value_at_a_minority() -> Result<(), String> {
+    let mut world = World::<Abd>::new(3, false, 7);
+    let write = world.ask(A, 0, Ask::SetExpiring(1));
+    world.carry(A, B, "Query");
+    world.carry(B, A, "State");
+    world.bag.clear();
+    while world.is_open(write) {
+        world.wait(A, 50);
+        world.bag.clear();
+    }
+    assert!(!is_ended(&world, A), "the writer has it");
+    for _ in 0..100 {
+        world.pass(Nanos::from_millis(50), [A, B, C].into_iter());
+        world.drain();
+        if is_ended(&world, A) {
+            return world.fault.map_or(Ok(()), Err);
+        }
+    }
+    Err("it never ends".to_owned())
+}

@@ -1,0 +1,128 @@
+//! Faults that reviews and random worlds found, each as a schedule.
+
+use types::Outcome;
+
+use super::World;
+use super::node::Plan;
+use super::order::Do;
+use super::schedules::{A, B, C, PLAN, SESSION};
+
+/// The leader took a write. Then its node lost a register, and copied a state that includes it.
+pub(in super::super) fn write_that_a_copy_includes() -> Result<(), String> {
+    let mut world = World::led(PLAN);
+    world.done(A, 0, Do::Set);
+    world.pass(100);
+    world.held.push((A, C, ""));
+    let write = world.ask(C, SESSION, 0, Do::Append);
+    world.drain();
+    world.damage(C, 1);
+    world.held.clear();
+    world.settle(&[write]);
+    if world.order.outcome(write) != Some(&Outcome::Unknown) {
+        return Err(format!("it ends with {:?}", world.order.outcome(write)));
+    }
+    world.judge()
+}
+
+/// Every other node needs a copy before the epoch stands.
+#[test]
+fn leader_in_synchronisation_gives_pages() {
+    let mut world = World::led(Plan { log_len: 24_000, ..PLAN });
+    world.done(A, 0, Do::Set);
+    world.kill(B, 9, u64::MAX);
+    for _ in 0..60 {
+        world.done(A, 0, Do::Set);
+    }
+    world.pass(1_000);
+    world.kill(C, 9, u64::MAX);
+    world.pass(1_000);
+    world.start(B, 0);
+    world.done(B, 0, Do::ReadLast);
+    assert!(world.fault.is_none() && !world.nodes[C].is_up);
+    assert_eq!(world.judge(), Ok(()));
+}
+
+#[test]
+fn half_copied_state_answers_no_read() {
+    let mut world = World::led(PLAN);
+    world.done(A, 0, Do::Set);
+    world.pass(100);
+    world.kill(C, 0, 0);
+    world.start_empty(C);
+    world.held.push((A, C, "Register {"));
+    assert!(world.pass_until(|world| world.is_sent(A, C, "Register {")));
+    let read = world.ask(C, SESSION, 0, Do::Get);
+    world.pass(300);
+    assert!(!world.is_answered(read));
+    assert_eq!(world.judge(), Ok(()));
+}
+
+/// A worker is behind another, which has shown that a key is gone.
+#[test]
+fn session_never_goes_back_over_an_absent_key() {
+    let mut world = World::led(Plan { workers: 2, ..PLAN });
+    world.slow.insert((B, 1));
+    world.done(A, 1, Do::Set);
+    world.done(A, 0, Do::Set);
+    world.done(A, 0, Do::Delete);
+    world.pass(100);
+    world.done(B, 0, Do::Get);
+    world.ask(B, SESSION, 1, Do::Get);
+    world.pass(20);
+    assert_eq!(world.judge(), Ok(()));
+}
+
+/// All at once, of one session and one key.
+#[test]
+fn requests_on_one_key_keep_their_order() {
+    let mut world = World::led(Plan { workers: 2, ..PLAN });
+    world.slow.insert((B, 1));
+    for what in [Do::Append, Do::Get, Do::Append, Do::Get, Do::Delete, Do::Get] {
+        world.ask(B, SESSION, 1, what);
+        world.pass(5);
+    }
+    assert_eq!(world.judge(), Ok(()));
+}
+
+/// The page of an earlier copy arrives in a later one.
+#[test]
+fn late_page_is_void() {
+    let mut world = World::led(PLAN);
+    world.done(A, 0, Do::Set);
+    world.pass(100);
+    world.kill(C, 0, 0);
+    world.start_empty(C);
+    world.held.push((A, C, "Register {"));
+    assert!(world.pass_until(|world| world.is_sent(A, C, "Register {")));
+    let late = world.take(A, C, "Register {");
+    world.kill(C, 0, 0);
+    world.done(A, 0, Do::Delete);
+    world.held.push((A, C, "Page {"));
+    world.start_empty(C);
+    assert!(world.pass_until(|world| world.is_sent(A, C, "Page {")));
+    late.into_iter().for_each(|letter| world.deliver(letter));
+    world.pass(50);
+    assert_eq!(world.judge(), Ok(()));
+}
+
+/// A node joins twice. The leader's answer to the first attempt comes last.
+#[test]
+fn late_answer_to_an_earlier_attempt_is_void() {
+    let mut world = World::new(PLAN);
+    for other in [A, B] {
+        world.hold_between(other, C);
+    }
+    assert!(world.pass_until(|world| world.serves(&[A, B])));
+    world.done(A, 0, Do::Set);
+    world.release_between(A, C);
+    world.held.push((A, C, "Sync {"));
+    assert!(world.pass_until(|world| world.is_sent(A, C, "Sync {")));
+    let late = world.take(A, C, "Sync {");
+    world.reset_one(C, A, false);
+    world.held.clear();
+    assert!(world.pass_until(|world| world.serves(&[A, B, C])));
+    late.into_iter().for_each(|letter| world.deliver(letter));
+    assert_eq!(world.fault, None);
+    world.done(A, 0, Do::Append);
+    assert_eq!(world.judge(), Ok(()));
+}
