@@ -152,7 +152,7 @@ impl World {
         match body {
             Own::Message(message) => {
                 let from = self.nodes[index].workers[to].as_peer();
-                self.turn(index, to, Event::Peer { from, message });
+                self.turn(index, to, Event::Peer { from, message: *message });
             }
             Own::Amnesia(amnesia) => {
                 if self.nodes[index].workers[to].forget_messages(amnesia) {
@@ -260,7 +260,7 @@ impl World {
         let to = usize::from(to.0) - 1;
         let node = &mut self.nodes[index];
         if to == index {
-            let body = Own::Message(message);
+            let body = Own::Message(Box::new(message));
             return node.own.push(OwnLetter { from: worker, to: receiver, body });
         }
         let sender = &node.workers[worker];

@@ -21,7 +21,7 @@ use crate::zab::{Message, Meta, Register, Zab};
 /// An input of a worker from its own node.
 #[derive(Debug)]
 pub(super) enum Own {
-    Message(Message),
+    Message(Box<Message>),
     /// The node's amnesia count was raised.
     Amnesia(AmnesiaCount),
 }

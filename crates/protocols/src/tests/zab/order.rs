@@ -212,13 +212,11 @@ impl Order {
         for (tag, op) in self.ops.iter().filter(|(_, op)| op.what != Do::Get) {
             let place = places.get(tag);
             match (&op.outcome, place) {
-                (Some((_, Outcome::Reply(reply))), Some(place)) => {
-                    if self.placed[place].reply != *reply {
-                        return Err(format!(
-                            "{tag:?} was answered {reply:?}: {:?}",
-                            self.placed[place]
-                        ));
-                    }
+                (Some((_, Outcome::Reply(reply))), Some(place))
+                    if self.placed[place].reply != *reply =>
+                {
+                    let placed = &self.placed[place];
+                    return Err(format!("{tag:?} was answered {reply:?}: {placed:?}"));
                 }
                 (Some((_, Outcome::Reply(reply))), None) => {
                     return Err(format!("{tag:?} was answered {reply:?} and has no entry"));
