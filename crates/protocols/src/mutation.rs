@@ -108,6 +108,20 @@ base::mutations! {
     EndUncounted = "end-uncounted",
     /// A recovering replica asks a majority that includes itself.
     RecoverFromSelf = "recover-from-self",
+    /// A tombstone is removed once a majority holds it.
+    VerifyByMajority = "abd-verify-by-majority",
+    /// Tombstones are removed though operations of earlier eras count.
+    BuryUnclosed = "abd-bury-unclosed",
+    /// A restarted replica counts operations of closed eras.
+    ForgetClosed = "abd-forget-closed",
+    /// An era is closed though operations of earlier ones are in progress.
+    AdvanceEarly = "abd-advance-early",
+    /// A write of a later era does not lie above versions of earlier ones.
+    MintBelowEra = "abd-mint-below-era",
+    /// A forgotten shard is recovered without its eras.
+    RecoverUndated = "abd-recover-undated",
+    /// A register that is not forgotten any more takes a recovered content.
+    AdoptLate = "abd-adopt-late",
     /// A write is validated once a majority has acknowledged it.
     ValidateByMajority = "validate-by-majority",
     /// A read-modify-write that started from an old value is acknowledged like a write.

@@ -22,6 +22,9 @@ pub const MARKS: &[(&str, &str)] = &[
     ("pmem", "pmem: an unfinished version is undone"),
     ("pmem", "pmem: damage makes a shard forgotten"),
     ("pmem", "pmem: the pages of an empty run are given back"),
+    ("abd", "a round of burials is given up"),
+    ("abd", "an operation of a closed era is refused"),
+    ("abd", "registers of deleted keys are removed at all replicas"),
     ("craq", "the register of a deleted key is removed"),
     ("groups", "a copy of a passed request comes"),
     ("groups", "a message comes before its epoch"),
@@ -94,7 +97,7 @@ pub fn missed(protocol: &str, reached: &[&str]) -> Vec<&'static str> {
     let applies = |whose: &str| match whose {
         "media faults" => false,
         "rmwpaxos" | "transactions" => protocol == "rmwpaxos",
-        "craq" => protocol == "craq",
+        "abd" | "craq" => protocol == whose,
         "groups" => registry::find(protocol).is_some_and(|it| it.properties.needs_config),
         _ => true,
     };

@@ -201,6 +201,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         Mutation::OneDenies | Mutation::AllAreTold => &[],
         Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites | Mutation::AckPastGap => &["zab"],
         mutation if mutation.name().starts_with("zab-") => &["zab"],
+        mutation if mutation.name().starts_with("abd-") => &["abd"],
         _ => &["rmwpaxos"],
     }
 }

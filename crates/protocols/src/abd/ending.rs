@@ -11,10 +11,8 @@ use base::Nanos;
 use types::Key;
 
 use super::message::Message;
-use super::operation::{Kind, Operation};
-use super::register::{Register, Version};
-use super::reports::Answers;
-use super::requests::ask;
+use super::operation::Kind;
+use super::register::Register;
 use super::{Abd, Cx};
 use crate::protocol::{Scanned, ScannedRegister};
 use crate::register_cache::CachedRegister;
@@ -42,6 +40,11 @@ impl Abd {
     /// Notes the end of a register that is new here. Its writer comes first.
     fn watch(&mut self, cx: &Cx<'_>, key: &Key) {
         let CachedRegister::Present(register) = cx.cache.get(key) else { return };
+        if register.content.is_empty() {
+            self.ends.forget(key);
+            return self.burials.note(key, cx.replicas.set, cx.now);
+        }
+        self.burials.forget(key);
         let (set, count) = (cx.replicas.set, cx.replicas.members().count());
         let writer = set.index(register.version.stamp.writer).unwrap_or(0);
         let Some(me) = set.index(cx.replicas.me()) else { return };
@@ -58,21 +61,14 @@ impl Abd {
 
     pub(super) fn on_look(&mut self, cx: &mut Cx<'_>, key: Key) {
         let CachedRegister::Present(register) = cx.cache.get(&key) else { return };
+        if register.content.is_empty() {
+            let version = register.version;
+            return self.on_noted(cx, key, version);
+        }
         if self.ends.is_over(cx, &key, &register.content) {
             let deadline = cx.now + self.env.request_timeout;
             self.start(cx, key, Kind::End, deadline);
         }
-    }
-
-    /// A quorum has counted the newest version down. Asks anew, with a number of its own.
-    pub(super) fn confirm(&mut self, cx: &mut Cx<'_>, id: u64) {
-        let Some(op) = self.remove(id) else { return };
-        let over: Option<Version> = Some(op.answers.newest().version);
-        let op = Operation { over, answers: Answers::default(), ..op };
-        let id = self.next_id();
-        self.due.set(id, op.resend_at.min(op.deadline));
-        ask(cx, self.stream, id, &op);
-        self.ops.insert(id, op);
     }
 
     /// The key has ended, or not yet.
@@ -82,7 +78,8 @@ impl Abd {
             // This replica may have missed it.
             let (me, register) = (cx.replicas.me(), newest.clone());
             let ask = Ask { stream: self.stream, number: 0 };
-            return cx.fx.send_now(me, Message::Store { ask, key: op.key, register });
+            let (key, era) = (op.key, op.era);
+            return cx.fx.send_now(me, Message::Store { ask, key, era, register });
         }
         match op.answers.rest_of_quorum(cx.replicas) {
             Some(rest) if rest.0 > 0 => {
@@ -97,7 +94,10 @@ impl Abd {
     pub(super) fn on_swept(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
         for (key, found) in scanned.records {
             if let ScannedRegister::Present(register) = found {
-                self.ends.watch(cx, &key, &register.content);
+                match register.content.is_empty() {
+                    true => self.burials.note(&key, cx.replicas.set, cx.now),
+                    false => self.ends.watch(cx, &key, &register.content),
+                }
             }
         }
     }

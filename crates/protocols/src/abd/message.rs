@@ -3,12 +3,14 @@
 use types::wire::put_varint;
 use types::{Key, Malformed, Reader, Shard, Wire};
 
-use super::register::Register;
+use super::register::{Register, Version};
 use super::reports::Report;
 use crate::protocol;
 use crate::protocol::Touches;
 use crate::toolkit::acks::Numbered;
 use crate::toolkit::asks::{Ask, Stream};
+use crate::toolkit::eras::{Eras, Step};
+use crate::toolkit::fields::Field;
 use crate::toolkit::pager::{PAGE_KINDS_MAX, PageMessage};
 
 /// `op` names one operation of one process start. So an answer to an earlier process is never
@@ -18,6 +20,8 @@ pub enum Message {
     Query {
         op: u64,
         key: Key,
+        /// Of the operation. `None`: it stores no register.
+        era: Option<u64>,
         want_value: bool,
     },
     State {
@@ -29,6 +33,7 @@ pub enum Message {
     Store {
         ask: Ask,
         key: Key,
+        era: u64,
         register: Register,
     },
     /// The registers of these asks or newer ones are held durably.
@@ -46,6 +51,33 @@ pub enum Message {
         op: u64,
         key: Key,
     },
+    /// The operation is of a closed era. This one has begun.
+    Refused {
+        op: u64,
+        key: Key,
+        era: u64,
+    },
+    /// Remove this tombstone: every replica held it, and no earlier operation counts.
+    Bury {
+        key: Key,
+        version: Version,
+    },
+    /// A step of a round.
+    Era {
+        id: u64,
+        shard: Shard,
+        step: Step,
+    },
+    EraTold {
+        id: u64,
+        shard: Shard,
+        eras: Eras,
+    },
+    /// To this node itself: the eras of a forgotten shard are durable.
+    Dated {
+        id: u64,
+        shard: Shard,
+    },
     Paging(PageMessage<Report>),
 }
 
@@ -60,8 +92,13 @@ impl protocol::Message for Message {
             | Message::State { key, .. }
             | Message::Store { key, .. }
             | Message::Adopt { key, .. }
+            | Message::Refused { key, .. }
+            | Message::Bury { key, .. }
             | Message::Look { key, .. } => Touches::Key(key),
             Message::Stored { .. } => Touches::Nothing,
+            Message::Era { shard, .. }
+            | Message::EraTold { shard, .. }
+            | Message::Dated { shard, .. } => Touches::Shard(*shard),
             Message::Paging(message) => Touches::Shard(message.shard()),
         }
     }
@@ -89,6 +126,11 @@ const STORE: u8 = 6;
 const STORED: u8 = 7;
 const ADOPT: u8 = 8;
 const LOOK: u8 = 9;
+const REFUSED: u8 = 10;
+const BURY: u8 = 11;
+const ERA: u8 = 12;
+const ERA_TOLD: u8 = 13;
+const DATED: u8 = 14;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -98,17 +140,19 @@ impl Wire for Message {
             key.encode(out);
         };
         match self {
-            Message::Query { op, key, want_value } => {
+            Message::Query { op, key, era, want_value } => {
                 head(QUERY, *op, key);
+                era.put(out);
                 out.push(u8::from(*want_value));
             }
             Message::State { op, key, report } => {
                 head(STATE, *op, key);
                 report.encode(out);
             }
-            Message::Store { ask, key, register } => {
+            Message::Store { ask, key, era, register } => {
                 head(STORE, ask.number, key);
                 ask.stream.encode(out);
+                put_varint(out, *era);
                 register.encode(out);
             }
             Message::Stored { acks } => {
@@ -120,6 +164,28 @@ impl Wire for Message {
                 register.encode(out);
             }
             Message::Look { op, key } => head(LOOK, *op, key),
+            Message::Refused { op, key, era } => {
+                head(REFUSED, *op, key);
+                put_varint(out, *era);
+            }
+            Message::Bury { key, version } => {
+                head(BURY, 0, key);
+                version.encode(out);
+            }
+            Message::Era { id, shard, step } => {
+                out.extend([ERA, shard.0]);
+                put_varint(out, *id);
+                step.encode(out);
+            }
+            Message::EraTold { id, shard, eras } => {
+                out.extend([ERA_TOLD, shard.0]);
+                put_varint(out, *id);
+                eras.encode(out);
+            }
+            Message::Dated { id, shard } => {
+                out.extend([DATED, shard.0]);
+                put_varint(out, *id);
+            }
             Message::Paging(message) => message.encode(out),
         }
     }
@@ -132,14 +198,29 @@ impl Wire for Message {
         if kind == STORED {
             return Ok(Message::Stored { acks: Numbered::decode(reader)? });
         }
+        if kind >= ERA {
+            let (shard, id) = (Shard(reader.u8()?), reader.varint()?);
+            return Ok(match kind {
+                ERA => Message::Era { id, shard, step: Step::decode(reader)? },
+                ERA_TOLD => Message::EraTold { id, shard, eras: Eras::decode(reader)? },
+                DATED => Message::Dated { id, shard },
+                _ => return Err(Malformed),
+            });
+        }
         let (op, key) = (reader.varint()?, Key::decode(reader)?);
         Ok(match kind {
-            QUERY => Message::Query { op, key, want_value: take_bool(reader)? },
+            QUERY => {
+                let (era, want_value) = (<Option<u64> as Field>::take(reader)?, take_bool(reader)?);
+                Message::Query { op, key, era, want_value }
+            }
             STATE => Message::State { op, key, report: Report::decode(reader)? },
             STORE => {
                 let ask = Ask { stream: Stream::decode(reader)?, number: op };
-                Message::Store { ask, key, register: Register::decode(reader)? }
+                let (era, register) = (reader.varint()?, Register::decode(reader)?);
+                Message::Store { ask, key, era, register }
             }
+            REFUSED => Message::Refused { op, key, era: reader.varint()? },
+            BURY => Message::Bury { key, version: Version::decode(reader)? },
             ADOPT => Message::Adopt { walk: op, key, register: Register::decode(reader)? },
             LOOK => Message::Look { op, key },
             _ => return Err(Malformed),
@@ -173,11 +254,18 @@ mod tests {
         let mut collector = Collector::new(2);
         collector.add(NodeId(2), ask, key.shard(), Ticket::DURABLE);
         vec![
-            Message::Query { op: 1, key: key.clone(), want_value: true },
+            Message::Query { op: 1, key: key.clone(), era: Some(3), want_value: true },
+            Message::Query { op: 1, key: key.clone(), era: None, want_value: false },
             Message::State { op: 2, key: key.clone(), report },
-            Message::Store { ask, key: key.clone(), register: register.clone() },
+            Message::Store { ask, key: key.clone(), era: 200, register: register.clone() },
             Message::Stored { acks: collector.take().swap_remove(0).numbered },
             Message::Adopt { walk: 7, key: key.clone(), register: register.ended() },
+            Message::Refused { op: 3, key: key.clone(), era: 300 },
+            Message::Bury { key: key.clone(), version: register.ended().version },
+            Message::Era { id: 5, shard: Shard(7), step: Step::Ask {} },
+            Message::Era { id: 5, shard: Shard(7), step: Step::Close { era: 4 } },
+            Message::EraTold { id: 5, shard: Shard(7), eras: Eras { now: 5, closed: 4 } },
+            Message::Dated { id: 6, shard: Shard(255) },
             Message::Look { op: 0, key },
             Message::Paging(page),
         ]

@@ -17,26 +17,30 @@
 //! |---|---|
 //! | `Query` -> `State` | version, and the value on demand |
 //! | `Store` -> `Stored` | hold this version or a newer one; one answer for those of a turn |
+//! | `Query`, `Store` -> `Refused` | this operation is of a closed era |
 //! | `Look` | to this node itself: is the time to live of this key over? |
 //! | `Paging` | listings and recovery of shards ([`crate::toolkit::pager`]) |
 //! | `Adopt` | to this node itself: the recovered content of a register |
+//! | `Era` -> `EraTold` | a step of a round that removes tombstones (`collection.rs`) |
+//! | `Bury` | remove this tombstone |
+//! | `Dated` | to this node itself: the eras of a forgotten shard are known |
 //!
 //! Invariants:
 //! 1. One value per version.
-//! 2. A replica's version never decreases, unless its amnesia count grows.
+//! 2. A replica's version never decreases, unless its amnesia count grows or a tombstone goes.
 //! 3. A reply leaves once the state that it reveals is durable.
 //! 4. A forgotten register answers no request until it is recovered from a majority of *others*.
 //! 5. A version is at most the newest that this process minted, or it is foreign.
+//! 6. A tombstone goes only where no operation counts that began before all replicas held it.
 //!
 //! Departures: a command whose effect depends on the state is refused. A write may have a time to
 //! live: its end is a version of its own ([`Version`]), which any node may store (`ending.rs`).
-//! `DEL` is a plain write of a tombstone; its reply shows the state that its query saw. The
-//! tombstone is kept for ever: collection needs floors per shard. A store below a floor could
-//! neither be accepted nor be repeated under a newer version. A read waits [`PATIENCE`] for the
-//! remaining replicas before it writes back.
+//! `DEL` is a plain write of a tombstone; its reply shows the state that its query saw. A read
+//! waits [`PATIENCE`] for the remaining replicas before it writes back.
 //!
 //! Start reading at `Abd::on`.
 
+mod collection;
 mod ending;
 pub mod message;
 pub mod operation;
@@ -45,17 +49,19 @@ mod recovery;
 pub mod register;
 pub mod reports;
 mod requests;
+mod rounds;
 
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Incarnation, Key, NodeId, Ticket};
+use types::{Incarnation, Key, NodeId, Shard, Ticket};
 
 pub use message::Message;
 use operation::{Kind, Operation, Phase};
 use paging::held;
 pub use register::{Register, Version};
 use reports::Report;
+use rounds::{Dating, Round};
 
 use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
@@ -66,11 +72,12 @@ use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::replicas::Replicas;
 use crate::toolkit::acks::{Collected, Collector};
 use crate::toolkit::asks::{Ask, Stream};
+use crate::toolkit::burials::Burials;
 use crate::toolkit::due::Due;
 use crate::toolkit::ends::Ends;
+use crate::toolkit::eras::Eras;
 use crate::toolkit::explainer::{EXPLAINER_TICK, Explainer};
 use crate::toolkit::lanes::Behind;
-use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::pager::{PAGER_TICK, Paged as _, Pager};
 use crate::toolkit::sweep::Sweep;
 
@@ -79,6 +86,9 @@ pub const PATIENCE: Nanos = Nanos::from_millis(2);
 const TICK: TimerId = TimerId(0);
 const ENDS: TimerId = TimerId(3);
 const SWEEP: TimerId = TimerId(4);
+const NOTED: TimerId = TimerId(5);
+const ROUNDS: TimerId = TimerId(6);
+const DATING: TimerId = TimerId(7);
 
 /// One instance of ABD.
 #[derive(Debug)]
@@ -96,10 +106,16 @@ pub struct Abd {
     due: Due<u64>,
     /// Registers being recovered one by one. They are pinned.
     recovering: BTreeMap<Key, u64>,
+    /// Forgotten shards whose eras are being recovered.
+    dating: BTreeMap<Shard, Dating>,
+    dating_due: Due<Shard>,
     pager: Pager<Report>,
     explainer: Explainer<Message>,
     /// When times to live are over.
     ends: Ends,
+    burials: Burials<Version, Round>,
+    /// Tombstones whose removal this node has coordinated.
+    buried: u64,
     sweep: Sweep,
     /// The registers from before this start were not swept yet.
     is_new: bool,
@@ -122,7 +138,7 @@ impl Protocol for Abd {
 
     type Message = Message;
     type Record = Register;
-    type Meta = NoMeta;
+    type Meta = Eras;
 
     fn open(env: Env) -> Abd {
         // Operation numbers name the start of this process. Otherwise answers to its predecessor
@@ -133,14 +149,23 @@ impl Protocol for Abd {
             stream: Stream { incarnation: Incarnation(start), worker: env.worker as u64 },
             stored: Collector::new(env.workers),
             pager: Pager::new(&env),
-            explainer: Explainer::new(&env, |op, key| Message::Query { op, key, want_value: true }),
+            explainer: Explainer::new(&env, |op, key| Message::Query {
+                op,
+                key,
+                era: None,
+                want_value: true,
+            }),
             env,
             minted: 0,
             ops: BTreeMap::new(),
             behind: Behind::default(),
             due: Due::new(TICK),
             recovering: BTreeMap::new(),
+            dating: BTreeMap::new(),
+            dating_due: Due::new(DATING),
             ends: Ends::new(ENDS),
+            burials: Burials::new(NOTED, ROUNDS),
+            buried: 0,
             sweep: Sweep::new(SWEEP),
             is_new: true,
         }
@@ -155,6 +180,9 @@ impl Protocol for Abd {
             Event::Timer(PAGER_TICK) => self.pager.on_tick(cx),
             Event::Timer(EXPLAINER_TICK) => self.explainer.on_tick(cx),
             Event::Timer(ENDS) => self.on_ends(cx),
+            Event::Timer(NOTED) => self.on_noted_due(cx),
+            Event::Timer(ROUNDS) => self.on_rounds_due(cx),
+            Event::Timer(DATING) => self.on_dating_due(cx),
             Event::Timer(SWEEP) => self.sweep.on_timer(cx, &self.env),
             Event::Timer(_) => self.on_tick(cx),
             Event::Scanned(scanned) if self.sweep.on_scanned(cx, &scanned) => {
@@ -180,10 +208,21 @@ impl Protocol for Abd {
             self.sweep.begin(cx, &self.env);
         }
         self.sweep.plan_if_short(cx, &mut self.ends);
+        if self.sweep.is_idle() && self.burials.take_short() {
+            self.sweep.plan(cx, cx.now);
+        }
         self.due.arm(cx.fx);
         self.ends.arm(cx.fx);
+        self.burials.arm(cx.fx);
+        self.dating_due.arm(cx.fx);
         self.pager.arm(cx);
         self.explainer.arm(cx);
+    }
+
+    fn on_meta_loaded(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        if mutation::is(Mutation::ForgetClosed) {
+            cx.metas.get_mut(shard).closed = 0;
+        }
     }
 
     fn weight(key: &Key, register: &Register) -> Weight {
@@ -209,6 +248,8 @@ impl Protocol for Abd {
     fn is_idle(&self) -> bool {
         self.ops.is_empty()
             && self.behind.is_empty()
+            && self.burials.is_empty()
+            && self.dating.is_empty()
             && self.pager.is_idle()
             && self.explainer.is_idle()
             && self.sweep.is_idle()
@@ -217,6 +258,10 @@ impl Protocol for Abd {
     fn stats(&self, stats: &mut Stats) {
         stats.add("operations_in_progress", self.ops.len() as u64);
         stats.add("recovering_keys", self.recovering.len() as u64);
+        let in_rounds: usize = self.burials.rounds().map(|round| round.batch.len()).sum();
+        stats.add("tombstones", (self.burials.len() + in_rounds) as u64);
+        stats.add("tombstones_collected", self.buried);
+        stats.add("recovering_shards", self.dating.len() as u64);
         self.pager.stats(stats);
     }
 }
@@ -225,11 +270,23 @@ impl Protocol for Abd {
 impl Abd {
     fn on_message(&mut self, cx: &mut Cx<'_>, from: Peer, message: Message) {
         match message {
-            Message::Query { op, key, want_value } => {
-                self.on_query(cx, from.node, op, &key, want_value);
+            Message::Query { op, key, era, want_value } => {
+                let counts = era.is_none_or(|era| self.counts(cx, from.node, op, (&key, era)));
+                if counts {
+                    self.on_query(cx, from.node, op, &key, want_value);
+                }
             }
-            Message::Store { ask, key, register } => {
-                self.on_store(cx, from.node, ask, key, register);
+            Message::Store { ask, key, era, register } => {
+                if self.counts(cx, from.node, ask.number, (&key, era)) {
+                    self.on_store(cx, from.node, ask, key, register);
+                }
+            }
+            Message::Refused { op, key, era } => self.on_refused(cx, op, (&key, era)),
+            Message::Bury { key, version } => self.on_bury(cx, &key, version),
+            Message::Era { id, shard, step } => self.on_era(cx, from.node, id, (shard, step)),
+            Message::EraTold { id, shard, eras } => self.on_era_told(cx, from, id, (shard, eras)),
+            Message::Dated { id, shard } if from.node == cx.replicas.me() => {
+                self.on_dated(cx, id, shard);
             }
             Message::State { op: id, report, .. } => {
                 if self.explainer.on_explained(cx, from, id, || held(&report)) {
@@ -253,7 +310,10 @@ impl Abd {
                 self.on_adopt(cx, walk, &key, register);
             }
             Message::Look { key, .. } if from.node == cx.replicas.me() => self.on_look(cx, key),
-            Message::Adopt { .. } | Message::Look { .. } | Message::Stored { .. } => {}
+            Message::Adopt { .. }
+            | Message::Look { .. }
+            | Message::Dated { .. }
+            | Message::Stored { .. } => {}
         }
     }
 

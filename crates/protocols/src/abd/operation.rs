@@ -39,6 +39,8 @@ pub enum Kind {
     Recover,
     /// Ends a value whose time to live is over here.
     End,
+    /// Stores a tombstone at all replicas, so that its register can be removed.
+    Bury,
 }
 
 /// The phase of an operation.
@@ -71,6 +73,8 @@ pub enum Verdict {
 pub struct Operation {
     pub key: Key,
     pub kind: Kind,
+    /// The era in which it has begun.
+    pub era: u64,
     pub phase: Phase,
     pub answers: Answers,
     pub deadline: Nanos,
@@ -102,10 +106,11 @@ impl Operation {
     pub fn verdict(&self, replicas: Replicas<'_>) -> Verdict {
         let answers = &self.answers;
         if let Phase::Store { register, acks } = &self.phase {
-            return match replicas.is_quorum(acks) {
-                true => Verdict::Settled(register.clone()),
-                false => Verdict::Wait,
+            let is_held = match self.kind {
+                Kind::Bury if !mutation::is(Mutation::VerifyByMajority) => replicas.is_all(acks),
+                _ => replicas.is_quorum(acks),
             };
+            return if is_held { Verdict::Settled(register.clone()) } else { Verdict::Wait };
         }
         match &self.kind {
             // [DISC 2017, recovery] This node lost its own answer, so a majority of *others* must
@@ -128,7 +133,7 @@ impl Operation {
             Kind::Read { .. } => self.read_verdict(replicas),
             // Others have to count, too.
             Kind::End if mutation::is(Mutation::EndUncounted) => self.settled(),
-            Kind::End => self.read_verdict(replicas),
+            Kind::End | Kind::Bury => self.read_verdict(replicas),
         }
     }
 
@@ -175,6 +180,7 @@ mod tests {
         Operation {
             key: Key::new(b"k"),
             kind,
+            era: 2,
             phase: Phase::Query,
             answers: Answers::default(),
             deadline: Nanos::MAX,
@@ -255,6 +261,19 @@ mod tests {
         later.learn(NodeId(2), Incarnation(2), AmnesiaCount(2));
         assert_eq!(op.verdict(Replicas { set: &SET, peers: &later }), Verdict::Wait);
         assert!(op.lacks(Replicas { set: &SET, peers: &later }, NodeId(2)));
+    }
+
+    #[test]
+    fn tombstone_is_verified_by_all() {
+        let register = register(4, false).ended();
+        let mut op = operation(Kind::Bury);
+        op.phase = Phase::Store { register: register.clone(), acks: Tally::default() };
+        for node in 1..=3 {
+            assert_eq!(op.verdict(replicas()), Verdict::Wait);
+            let Phase::Store { acks, .. } = &mut op.phase else { unreachable!("it stores") };
+            acks.add(replicas(), NodeId(node), AmnesiaCount(1));
+        }
+        assert_eq!(op.verdict(replicas()), Verdict::Settled(register));
     }
 
     #[test]

@@ -11,10 +11,12 @@ use super::register::{Register, Version};
 use super::reports::Report;
 use crate::replicas::{Places, ReplicaSet, place};
 use crate::toolkit::countdown::Countdown;
+use crate::toolkit::eras::Eras;
 use crate::toolkit::pager::{PageMessage, Paged, PagedScope, Presence};
 
 impl Paged for Report {
     type Record = Register;
+    type Meta = Eras;
     type Message = Message;
     type Found = Register;
 
@@ -50,7 +52,7 @@ impl Paged for Report {
     }
 
     fn read(key: Key) -> Message {
-        Message::Query { op: 0, key, want_value: false }
+        Message::Query { op: 0, key, era: None, want_value: false }
     }
 
     fn recover(walk: u64, key: Key, found: Option<Register>) -> Message {
@@ -90,9 +92,9 @@ pub(super) fn held(report: &Report) -> Held {
         return Held::Absent;
     }
     let bytes: &[u8] = content.value.as_deref().unwrap_or_default();
-    let stamp = version.stamp;
+    let (era, stamp) = (version.era, version.stamp);
     Held::Present(Record {
-        round: format!("{}.{}.{}", stamp.number, stamp.writer.0, stamp.incarnation.0),
+        round: format!("{era}.{}.{}.{}", stamp.number, stamp.writer.0, stamp.incarnation.0),
         version: stamp.number,
         is_tombstone: content.is_empty(),
         value_len: bytes.len(),

@@ -1,5 +1,6 @@
 //! The replica's side: one version and one value, and the rule by which they grow.
 
+use types::wire::put_varint;
 use types::{Malformed, Reader, Wire};
 
 use crate::toolkit::content::Content;
@@ -12,6 +13,9 @@ use crate::uptime::Uptime;
 /// it needs no stamp of its own, and lies below each later write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Version {
+    /// Of the write, or of the version below, if that is later. So a write lies above all versions
+    /// of earlier eras, even those whose registers were removed.
+    pub era: u64,
     /// Names the write.
     pub stamp: Stamp,
     /// The time to live of the write is over.
@@ -20,12 +24,36 @@ pub struct Version {
 
 impl Version {
     /// Below every minted version, for a register that was never written.
-    pub const NONE: Version = Version::of(Stamp::NONE);
+    pub const NONE: Version = Version::of(0, Stamp::NONE);
 
     /// The version of the value of a write.
     #[must_use]
-    pub const fn of(stamp: Stamp) -> Version {
-        Version { stamp, has_ended: false }
+    pub const fn of(era: u64, stamp: Stamp) -> Version {
+        Version { era, stamp, has_ended: false }
+    }
+}
+
+/// Far more eras than a shard can have: the next one never overflows.
+const ERA_MAX: u64 = 1 << 56;
+
+fn take_stamp(reader: &mut Reader<'_>) -> Result<(u64, Stamp), Malformed> {
+    let era = reader.varint()?;
+    if era < ERA_MAX { Ok((era, Stamp::decode(reader)?)) } else { Err(Malformed) }
+}
+
+impl Wire for Version {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.era);
+        self.stamp.encode(out);
+        out.push(u8::from(self.has_ended));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Version, Malformed> {
+        let (era, stamp) = take_stamp(reader)?;
+        match reader.u8()? {
+            flag @ 0..=1 => Ok(Version { era, stamp, has_ended: flag == 1 }),
+            _ => Err(Malformed),
+        }
     }
 }
 
@@ -34,7 +62,7 @@ impl Version {
 pub struct Register {
     /// Never decreases.
     pub version: Version,
-    /// The version of a deletion stays, or a delayed store would bring the value back.
+    /// The version of a deletion stays until no delayed store can bring the value back.
     pub content: Content<Stamp>,
 }
 
@@ -68,17 +96,18 @@ impl Register {
 
 impl Wire for Register {
     fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.version.era);
         self.version.stamp.encode(out);
         self.content.put(out, self.version.has_ended);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Register, Malformed> {
-        let stamp = Stamp::decode(reader)?;
+        let (era, stamp) = take_stamp(reader)?;
         let (content, has_ended) = Content::take(reader)?;
         if has_ended && !content.is_empty() {
             return Err(Malformed);
         }
-        Ok(Register { version: Version { stamp, has_ended }, content })
+        Ok(Register { version: Version { era, stamp, has_ended }, content })
     }
 }
 
@@ -97,7 +126,7 @@ pub(super) mod tests {
     /// A register with a value, which has a time to live of 300 ms or none.
     pub fn register(number: u64, expires: bool) -> Register {
         let content = contents(stamp(number)).swap_remove(if expires { 2 } else { 1 });
-        Register { version: Version::of(stamp(number)), content }
+        Register { version: Version::of(2, stamp(number)), content }
     }
 
     #[test]

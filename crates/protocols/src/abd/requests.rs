@@ -70,11 +70,24 @@ impl Abd {
     }
 
     pub(super) fn start(&mut self, cx: &mut Cx<'_>, key: Key, kind: Kind, deadline: Nanos) -> u64 {
+        self.start_in(cx, key, kind, Phase::Query, deadline)
+    }
+
+    /// Starts an operation in a phase.
+    pub(super) fn start_in(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: Key,
+        kind: Kind,
+        phase: Phase,
+        deadline: Nanos,
+    ) -> u64 {
         let is_read = matches!(kind, Kind::Read { .. });
         let op = Operation {
+            era: cx.metas.get(key.shard()).now,
             key,
             kind,
-            phase: Phase::Query,
+            phase,
             answers: Answers::default(),
             deadline,
             resend_at: cx.now + if is_read { PATIENCE } else { RESEND_FIRST },
@@ -87,6 +100,21 @@ impl Abd {
         ask(cx, self.stream, id, &op);
         self.ops.insert(id, op);
         id
+    }
+
+    /// Asks anew, with a number of its own. `over` is a version that a quorum has counted down.
+    pub(super) fn ask_again(&mut self, cx: &mut Cx<'_>, id: u64, over: Option<Version>) {
+        let Some(op) = self.remove(id) else { return };
+        let era = cx.metas.get(op.key.shard()).now;
+        let (phase, answers) = (Phase::Query, Answers::default());
+        let op = Operation { era, over, phase, answers, ..op };
+        let id = self.next_id();
+        if matches!(op.kind, Kind::Recover) {
+            self.recovering.insert(op.key.clone(), id);
+        }
+        self.due.set(id, op.resend_at.min(op.deadline));
+        ask(cx, self.stream, id, &op);
+        self.ops.insert(id, op);
     }
 
     pub(super) fn next_id(&mut self) -> u64 {
@@ -118,16 +146,21 @@ impl Abd {
                     Kind::Write { value, ttl, .. } => {
                         Content::written(value.clone(), *ttl, stamp, cx.unix)
                     }
-                    Kind::Delete { .. } | Kind::Read { .. } | Kind::Recover | Kind::End => {
-                        Content::DELETED
-                    }
+                    _ => Content::DELETED,
                 };
-                let register = Register { version: Version::of(stamp), content };
+                let era = match mutation::is(Mutation::MintBelowEra) {
+                    true => above.era,
+                    false => op.era.max(above.era),
+                };
+                let register = Register { version: Version::of(era, stamp), content };
                 op.phase = Phase::Store { register, acks: Tally::default() };
                 ask(cx, stream, id, op);
             }
             Verdict::WriteBack => write_back(cx, stream, id, op),
-            Verdict::Confirm => self.confirm(cx, id),
+            Verdict::Confirm => {
+                let over = Some(op.answers.newest().version);
+                self.ask_again(cx, id, over);
+            }
             Verdict::End => {
                 op.answers.end();
                 if mutation::is(Mutation::EndUnstored) {
@@ -163,6 +196,11 @@ impl Abd {
                 self.adopt(cx, &key, register);
             }
             Kind::End => self.on_end_looked(cx, id, &register),
+            Kind::Bury => {
+                if let Some(op) = self.remove(id) {
+                    self.on_verified(cx, &op, true);
+                }
+            }
         }
     }
 
@@ -202,6 +240,7 @@ impl Abd {
                     self.remove(id);
                     return self.ends.look_again(&key, cx.now);
                 }
+                (Kind::Bury, _) => return self.end_burial(cx, id),
                 (Kind::Recover, _) => return,
             };
             let lacking = cx.replicas.others().filter(|&node| op.lacks(cx.replicas, node));
@@ -232,10 +271,12 @@ pub(super) fn ask(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &Operation) {
     for node in cx.replicas.all().filter(|&node| op.lacks(cx.replicas, node)) {
         let key = op.key.clone();
         let message = match &op.phase {
-            Phase::Query => Message::Query { op: id, key, want_value: op.wants_value() },
+            Phase::Query => {
+                Message::Query { op: id, key, era: Some(op.era), want_value: op.wants_value() }
+            }
             Phase::Store { register, .. } => {
                 let ask = Ask { stream, number: id };
-                Message::Store { ask, key, register: register.clone() }
+                Message::Store { ask, key, era: op.era, register: register.clone() }
             }
         };
         cx.fx.send_now(node, message);

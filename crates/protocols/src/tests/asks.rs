@@ -16,6 +16,8 @@ pub(super) enum Ask {
     Append(u8),
     SetIfAbsent(u8),
     Delete,
+    /// A delete whose reply does not depend on the state.
+    Remove,
 }
 
 pub(super) struct Asks;
@@ -31,6 +33,7 @@ impl Ask {
             Ask::Append(byte) => (Access::Update, vec![b'a', byte]),
             Ask::SetIfAbsent(byte) => (Access::Update, vec![b'n', byte]),
             Ask::Delete => (Access::Update, vec![b'd']),
+            Ask::Remove => (Access::Write, vec![b'r']),
         };
         Command::new(access, Bytes::from(body))
     }
@@ -44,6 +47,7 @@ impl Ask {
             Ask::Append(byte) => KvInput::Append(one(byte)),
             Ask::SetIfAbsent(byte) => KvInput::SetIfAbsent(one(byte)),
             Ask::Delete => KvInput::Del,
+            Ask::Remove => KvInput::Expire(None),
         }
     }
 
@@ -79,6 +83,7 @@ impl Update for Asks {
             }
             (b's', _) | (b'n', None) => set(body[1..].to_vec(), Reply::OK),
             (b'n', Some(_)) => Applied::unchanged(Reply::Boolean(false)),
+            (b'r', _) => Applied { change: Change::Delete, reply: Reply::OK },
             (b'd', Some(_)) => Applied { change: Change::Delete, reply: Reply::Integer(1) },
             (b'd', None) => Applied::unchanged(Reply::Integer(0)),
             other => panic!("{other:?} is no command of these tests"),

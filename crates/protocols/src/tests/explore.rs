@@ -6,6 +6,7 @@ use types::Role;
 use super::World;
 use super::asks::Ask;
 use super::template::Template;
+use crate::abd::Abd;
 use crate::caspaxos::CasPaxos;
 use crate::classic_paxos::ClassicPaxos;
 use crate::configured::Configured;
@@ -77,6 +78,15 @@ fn ask<P: Protocol>(world: &mut World<P>, rng: &mut Prng, value: u8, odds: &Odds
     let index = up[rng.below(up.len() as u64) as usize];
     let key = usize::from(rng.below(5) == 0);
     let place = rng.below(10);
+    if !P::PROPERTIES.read_modify_write {
+        let ask = match place {
+            0..=2 => Ask::Get,
+            3..=6 => Ask::Set(value),
+            _ => Ask::Remove,
+        };
+        world.ask(index, key, ask);
+        return;
+    }
     let ask = match place {
         _ if odds.deletes > 0 && !(5..=8).contains(&place) => Ask::Delete,
         0..=3 => Ask::Get,
@@ -116,7 +126,8 @@ fn step<P: Protocol>(world: &mut World<P>, rng: &mut Prng, odds: &Odds) {
         };
     }
     if odds.deletes > 0 && rng.below(1000) < odds.deletes {
-        return world.pass(Nanos::from_millis(30), world.up().into_iter());
+        let grace = if P::PROPERTIES.read_modify_write { 30 } else { 1_100 };
+        return world.pass(Nanos::from_millis(grace), world.up().into_iter());
     }
     match rng.below(10) {
         0..=5 if !world.bag.is_empty() => {
@@ -236,6 +247,12 @@ fn random_worlds_of_hermes_hold() {
 fn random_worlds_of_craq_hold() {
     let (first, count) = worlds();
     campaign::<Configured<Craq>>(first, count);
+}
+
+#[test]
+fn random_worlds_of_abd_hold() {
+    let (first, count) = worlds();
+    campaign::<Abd>(first, count);
 }
 
 #[test]

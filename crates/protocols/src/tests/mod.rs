@@ -13,6 +13,7 @@ mod readiness;
 mod reviewed;
 mod schedules;
 mod template;
+mod tombstones;
 mod upkeep;
 mod verdict;
 mod zab;

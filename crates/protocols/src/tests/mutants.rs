@@ -1,9 +1,10 @@
-//! Mutations of the configured protocols, of caspaxos, classic-paxos and zab are caught. Random
-//! worlds do so within a stated budget, or a schedule made for one.
+//! Mutations of the configured protocols, of abd, caspaxos, classic-paxos and zab are caught.
+//! Random worlds do so within a stated budget, or a schedule made for one.
 
 use super::explore::explore;
 use super::reviewed;
 use super::schedules as play;
+use super::tombstones;
 use super::zab::{regressions as zab_faults, schedules as zab};
 use crate::caspaxos::{self, CasPaxos};
 use crate::classic_paxos::ClassicPaxos;
@@ -23,8 +24,8 @@ enum Catch {
     Schedule(fn() -> Result<(), String>),
 }
 
-/// Every rule of `configured`, `hermes`, `craq` and `caspaxos`. Those of `classic-paxos` and `zab`
-/// that the simulator does not reach.
+/// Every rule of `configured`, `hermes`, `craq` and `caspaxos`, those of tombstones of `abd`, and
+/// those of `classic-paxos` and `zab` that the simulator does not reach.
 const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::OldEpochCounts, Catch::Schedule(play::craq_steered_copy_of_the_epoch_before)),
     (
@@ -86,6 +87,13 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::FloorOverPends, Catch::Schedule(play::craq_floor_above_a_version_on_its_way)),
     (Mutation::BuryNames, Catch::Craq(1_000)),
     (Mutation::RunsLateSteers, Catch::Schedule(craq::late_command)),
+    (Mutation::VerifyByMajority, Catch::Schedule(tombstones::abd_tombstone_that_one_lacks)),
+    (Mutation::BuryUnclosed, Catch::Schedule(tombstones::abd_late_store)),
+    (Mutation::ForgetClosed, Catch::Schedule(tombstones::abd_late_store_after_a_restart)),
+    (Mutation::RecoverUndated, Catch::Schedule(tombstones::abd_late_store_after_an_amnesia)),
+    (Mutation::AdoptLate, Catch::Schedule(tombstones::abd_recovery_that_lingers)),
+    (Mutation::AdvanceEarly, Catch::Schedule(tombstones::abd_write_beside_a_round)),
+    (Mutation::MintBelowEra, Catch::Schedule(tombstones::abd_write_below_a_tombstone)),
     (Mutation::AnswerNewer, Catch::Schedule(play::classic_paxos_command_after_the_promise)),
     (Mutation::RecomputeAttempt, Catch::Schedule(play::classic_paxos_attempt_that_others_complete)),
     (Mutation::CommitAnyVote, Catch::Schedule(play::classic_paxos_decision_of_a_higher_ballot)),
@@ -159,7 +167,9 @@ fn every_rule_left_out_is_noticed() {
 #[test]
 fn every_rule_of_groups_has_its_check() {
     let is_of_groups = |name: &str| {
-        ["group-", "hermes-", "craq-", "caspaxos-"].iter().any(|prefix| name.starts_with(prefix))
+        ["group-", "hermes-", "craq-", "caspaxos-", "abd-"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
     };
     for one in Mutation::ALL.iter().filter(|one| is_of_groups(one.name())) {
         assert!(CAUGHT.iter().any(|(caught, _)| caught == one), "{} has no check", one.name());

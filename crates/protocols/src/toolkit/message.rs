@@ -7,6 +7,7 @@ use types::{Key, Malformed, Reader, Wire};
 
 use super::body::{Body, take_bool};
 use super::countdown::Countdown;
+use super::no_meta::NoMeta;
 use super::pager::{PAGE_KINDS_MAX, PageMessage, Paged, PagedScope, Presence};
 use super::report::Report;
 use crate::protocol::{self, Touches};
@@ -51,6 +52,7 @@ impl<E: Report> protocol::Message for Message<E> {
 
 impl<E: Report> Paged for E {
     type Record = <E as Report>::Record;
+    type Meta = NoMeta;
     type Message = Message<E>;
     type Found = <E as Report>::Found;
 

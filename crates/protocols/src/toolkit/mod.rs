@@ -9,6 +9,7 @@
 //!   them, where one member decides. [`ends`] waits for their ends.
 //! - [`sweep`]: a paced walk over all registers, for those that no message names.
 //! - [`pager`]: listings and recovery of shards; [`walk`] collects pages, [`pages`] serves them.
+//! - [`burials`]: deleted keys until their registers go. [`eras`] date the operations of a shard.
 //! - [`proposers`]: nodes propose changes of single keys by ballots. [`message`] has their
 //!   messages, [`body`] those of one protocol, [`report`] the conclusions from a quorum.
 //! - [`state`]: the value of a key, its deadline and the operations done. [`batch`] computes the
@@ -23,10 +24,12 @@ pub mod asks;
 pub mod back_off;
 pub mod batch;
 pub mod body;
+pub mod burials;
 pub mod content;
 pub mod countdown;
 pub mod due;
 pub mod ends;
+pub mod eras;
 pub mod explainer;
 pub mod fields;
 pub mod lanes;

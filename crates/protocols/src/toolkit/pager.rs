@@ -12,7 +12,6 @@ use types::{Key, Malformed, Outcome, Reader, Shard, Tag, Wire};
 
 use super::back_off::{RESEND_FIRST, RESEND_MAX};
 use super::due::Due;
-use super::no_meta::NoMeta;
 use super::pages::{
     Asked, LISTING_PAGE_MAX, RECOVERY_PAGE, SHARDS_AT_ONCE, Serving, cut, put_page, take_page,
 };
@@ -27,6 +26,8 @@ pub const PAGER_TICK: TimerId = TimerId(1);
 /// The report of a replica on one register.
 pub trait Paged: Clone + Sized {
     type Record;
+    /// The fields of a shard.
+    type Meta;
     type Message;
     /// The content of a recovered register.
     type Found;
@@ -50,7 +51,8 @@ pub trait Paged: Clone + Sized {
 }
 
 /// The context of a protocol with reports `E`.
-pub type PagedScope<'a, E> = Scope<'a, <E as Paged>::Record, NoMeta, <E as Paged>::Message>;
+pub type PagedScope<'a, E> =
+    Scope<'a, <E as Paged>::Record, <E as Paged>::Meta, <E as Paged>::Message>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {

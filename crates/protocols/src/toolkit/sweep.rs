@@ -79,7 +79,7 @@ impl Sweep {
     }
 
     /// Begins another sweep at this time, but not soon, and not later than planned.
-    fn plan<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>, at: Nanos) {
+    pub fn plan<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>, at: Nanos) {
         let at = at.max(cx.now + REST);
         let is_sooner = match self.state {
             State::Idle => true,
