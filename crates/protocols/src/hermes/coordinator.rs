@@ -15,6 +15,7 @@ use crate::protocol::{Context, Request};
 use crate::register_cache::CachedRegister;
 use crate::replicas::{Places, place};
 use crate::toolkit::acks::Numbered;
+use crate::toolkit::asks::Outstanding;
 use crate::toolkit::content::{Content, Effect};
 
 /// Requests in progress or waiting.
@@ -101,6 +102,9 @@ impl Hermes {
         origin: Option<Origin>,
     ) {
         let number = self.asks.add(Asked { key: key.clone(), acks: 0 });
+        if Outstanding::<Asked>::ends_batch(number) {
+            self.send_validated(cx);
+        }
         let since = cx.now;
         let pend = Pend { register, number, resend_after: RESEND_FIRST, since, origin };
         self.lane(cx, key).pend = Some(pend);
@@ -160,15 +164,15 @@ impl Hermes {
             };
             if is_held {
                 let key = asked.key.clone();
-                self.on_held(cx, &key);
+                self.on_held(cx, &key, number);
             }
         }
     }
 
     /// Every member holds the key's write, or a newer one.
-    fn on_held(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
-        let Some(Pend { register, number, .. }) = self.pend(key) else { return };
-        let (number, version) = (*number, register.version);
+    fn on_held(&mut self, cx: &mut Cx<'_, '_>, key: &Key, number: u64) {
+        let Some(pend) = self.pend(key).filter(|pend| pend.number == number) else { return };
+        let version = pend.register.version;
         if let Some(register) = cx.cache.get_mut(key)
             && register.version == version
         {

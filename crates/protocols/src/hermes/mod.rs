@@ -310,6 +310,10 @@ impl Hermes {
         for Collected { to, numbered, after } in self.acks.take() {
             cx.send(to, Message::Ack { acks: numbered }, after);
         }
+        self.send_validated(cx);
+    }
+
+    fn send_validated(&mut self, cx: &mut Cx<'_, '_>) {
         for Collected { to, numbered, after } in self.validated.take() {
             cx.send(to, Message::ValidateAsked { asked: numbered }, after);
         }

@@ -20,6 +20,8 @@ use crate::mutation::{self, Mutation};
 
 /// Numbers of one message at most.
 const NUMBERS_MAX: u64 = 4_096;
+/// Messages that a number may join: the last ones.
+const JOINED_MAX: usize = 64;
 
 wire_struct! {
     /// Numbers of one stream, for its worker or from it.
@@ -158,7 +160,7 @@ impl Collector {
                 && !it.numbered.numbers.is_full()
                 && goes_with(it.numbered.shard)
         };
-        if let Some(open) = self.open.iter_mut().rev().find(is_it) {
+        if let Some(open) = self.open.iter_mut().rev().take(JOINED_MAX).find(is_it) {
             return open.numbered.numbers.add(number);
         }
         let mut numbered =
