@@ -280,6 +280,8 @@ base::mutations! {
     FloorOverPends = "craq-floor-over-pends",
     /// The register of a deleted key is removed though a command in it may come again.
     BuryNames = "craq-bury-names",
+    /// A member with a clean key acknowledges a copy, and does not ask those behind.
+    CleanEndsHere = "craq-clean-ends-here",
     /// A granted ballot is used again.
     GrantUsedTwice = "caspaxos-grant-used-twice",
     /// A granted ballot is used though the replicas are others than those that promised it.

@@ -188,6 +188,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::MintBelowFloor
         | Mutation::FloorOverPends
         | Mutation::BuryNames
+        | Mutation::CleanEndsHere
         | Mutation::ShadowsAreNoEnd => &["craq"],
         Mutation::GrantUsedTwice
         | Mutation::GrantOutlivesEpoch

@@ -72,6 +72,7 @@ mod mistakes {
         "craq-mint-below-floor",
         "craq-floor-over-pends",
         "craq-bury-names",
+        "craq-clean-ends-here",
         // Restarts alone show it within 700 seeds: `crash,restart-all,torn,crash-after-turn`.
         "zab-notes-epoch-early",
         // The sets of replicas stay. Only schedules reach the others.

@@ -7,7 +7,8 @@
 //! A late `Down` must not bring an older version back. So each shard has a *floor*, for one epoch:
 //!
 //! - The head raises it to the tombstone's number. New versions of all keys of the shard lie above.
-//! - It answers once no version up to the floor is on its way. So all of those are committed.
+//! - It answers with a floor below all versions on their way, if the tombstone lies up to there.
+//!   So all versions up to that floor are committed.
 //! - A member without a register ignores a `Down` up to the floor.
 //!
 //! Versions of earlier epochs come in no message. So a floor ends with its epoch.
@@ -74,17 +75,26 @@ impl Craq {
             return;
         }
         let shard = key.shard();
-        if version.epoch == cx.configuration.epoch {
+        let is_of_epoch = version.epoch == cx.configuration.epoch;
+        if is_of_epoch {
             self.raise_floor(shard, version.number);
         }
-        let floor = self.floor(shard);
-        let mut pends = self.lanes.iter().filter(|(key, _)| key.shard() == shard);
-        let is_on_its_way =
-            pends.any(|(_, lane)| lane.pend.as_ref().is_some_and(|it| it.version.number <= floor));
-        // The member asks again.
-        if !is_on_its_way || mutation::is(Mutation::FloorOverPends) {
+        let mut floor = self.floor(shard);
+        if let Some(lowest) = self.lowest_pend(shard)
+            && !mutation::is(Mutation::FloorOverPends)
+        {
+            floor = floor.min(lowest - 1);
+        }
+        // Otherwise the member asks again.
+        if floor >= version.number || !is_of_epoch {
             send(cx, from, key, Body::Bury { version, floor });
         }
+    }
+
+    /// The lowest number on its way in this shard.
+    fn lowest_pend(&self, shard: Shard) -> Option<u64> {
+        let lanes = self.lanes.of_shard(shard);
+        lanes.filter_map(|(_, lane)| Some(lane.pend.as_ref()?.version.number)).min()
     }
 
     /// True if the head's register is this tombstone, which no command needs, or gone already.

@@ -82,7 +82,7 @@ impl Craq {
         cx: &mut Cx<'_, '_>,
         from: NodeId,
         key: &Key,
-        version: Version,
+        (version, is_read): (Version, bool),
     ) {
         if !chain::is_head(cx) {
             return;
@@ -92,9 +92,19 @@ impl Craq {
             Held::Clean(version_here) if version <= version_here => {
                 send(cx, from, key, Body::Up { version: version_here });
             }
+            Held::Dirty(_) if !is_read && self.renewals.is_full() => {
+                // The head's own sweep comes to it.
+                if from == cx.replicas.me() {
+                    self.ends.look_again(key, cx.now);
+                }
+            }
+            Held::Clean(_) | Held::Dirty(_) if self.lanes.len() >= REQUESTS_MAX => {}
             Held::Clean(_) | Held::Dirty(_) => {
-                self.lane(cx, key);
-                self.inject(cx, key);
+                if self.lane(cx, key).pend.is_none() {
+                    let len = super::register_of(cx, key).content.value.map_or(0, |it| it.len());
+                    self.renewals.begin(key, len);
+                    self.inject(cx, key);
+                }
                 self.lanes.plan(cx.cache, key);
             }
         }
@@ -148,26 +158,25 @@ impl Craq {
         let lane = self.lane(cx, key);
         lane.pend = Some(Pend { version, since: cx.now, has_next: false, origins });
         lane.wait(cx.now);
-        self.push(cx, key);
-    }
-
-    /// Sends the version on its way again.
-    pub(super) fn push(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let register = super::register_of(cx, key);
         super::hand_on(cx, key, register);
     }
 
-    pub(super) fn look_stalled(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+    /// Sends the version on its way again.
+    pub(super) fn push_again(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(Lane { pend: Some(pend), .. }) = self.lanes.get(key) else { return };
-        if pend.since + super::stall(cx) <= cx.now && !pend.has_next {
-            let next = chain::next(cx);
-            cx.fx.suspects.extend(next);
+        let &Pend { since, has_next, .. } = pend;
+        let register = super::register_of(cx, key);
+        super::hand_on_again(cx, key, register, has_next);
+        if !has_next {
+            self.look_stalled(cx, since);
         }
     }
 
     /// The version on its way is at every member.
     pub(super) fn end_pend(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(pend) = self.lanes.get_mut(key).and_then(|lane| lane.pend.take()) else { return };
+        self.renewals.end(key);
         for (origin, reply) in pend.origins {
             match origin {
                 Origin::Own(waiting) => {

@@ -31,8 +31,10 @@ pub enum Body {
     Up { version: Version },
     /// The sender holds it too, and waits for the members behind.
     Have { version: Version },
-    /// To the head: this version is not known to be at every member.
-    Nudge { version: Version },
+    /// Is this version at every member? The sender knows that the receiver holds it.
+    Again { version: Version },
+    /// To the head: this version is not known to be at every member. A read waits, perhaps.
+    Nudge { version: Version, is_read: bool },
     /// To the last full member: is this version the committed one?
     AskTail { id: u64, version: Version },
     /// The committed version, with its content if it is another one.
@@ -82,6 +84,7 @@ const LOOK: u8 = 9;
 const EXPIRE: u8 = 10;
 const SPENT: u8 = 11;
 const BURY: u8 = 12;
+const AGAIN: u8 = 13;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -98,6 +101,7 @@ impl Wire for Message {
             Body::Expire => EXPIRE,
             Body::Spent { .. } => SPENT,
             Body::Bury { .. } => BURY,
+            Body::Again { .. } => AGAIN,
         });
         self.key.encode(out);
         match &self.body {
@@ -107,8 +111,12 @@ impl Wire for Message {
                 reply.put(out);
             }
             Body::Down { register } => register.encode(out),
-            Body::Up { version } | Body::Have { version } | Body::Nudge { version } => {
+            Body::Up { version } | Body::Have { version } | Body::Again { version } => {
                 version.encode(out)
+            }
+            Body::Nudge { version, is_read } => {
+                version.encode(out);
+                is_read.put(out);
             }
             Body::Spent { version, worker, low } => {
                 version.encode(out);
@@ -142,7 +150,10 @@ impl Wire for Message {
             DOWN => Body::Down { register: Register::decode(reader)? },
             UP => Body::Up { version: Version::decode(reader)? },
             HAVE => Body::Have { version: Version::decode(reader)? },
-            NUDGE => Body::Nudge { version: Version::decode(reader)? },
+            AGAIN => Body::Again { version: Version::decode(reader)? },
+            NUDGE => {
+                Body::Nudge { version: Version::decode(reader)?, is_read: Field::take(reader)? }
+            }
             ASK_TAIL => Body::AskTail { id: reader.varint()?, version: Version::decode(reader)? },
             TAIL => {
                 let (id, version) = (reader.varint()?, Version::decode(reader)?);
@@ -203,7 +214,9 @@ mod tests {
             Body::Down { register },
             Body::Up { version },
             Body::Have { version },
-            Body::Nudge { version },
+            Body::Again { version },
+            Body::Nudge { version, is_read: false },
+            Body::Nudge { version, is_read: true },
             Body::AskTail { id: 9, version },
             Body::Tail { id: 9, version, content: None },
             Body::Tail { id: 9, version, content: Some(Content::DELETED) },

@@ -14,6 +14,7 @@
 //! | `Steer` -> `Done` | to the head: run this command once |
 //! | `Down` -> `Up` | hold this version; every member holds it |
 //! | `Down` -> `Have` | I hold it already, and wait for those behind |
+//! | `Again` -> `Up`, `Have` | to a member that holds this version: do all others? |
 //! | `AskTail` -> `Tail` | the committed version |
 //! | `Nudge` -> `Up`, `Down` | to the head: is this version at every member? |
 //! | `Spent` -> `Bury` | to the head: may the register of a deleted key go? |
@@ -59,6 +60,7 @@ mod lane;
 pub mod message;
 mod origin;
 pub mod register;
+mod renewals;
 mod streams;
 mod upkeep;
 pub mod version;
@@ -74,6 +76,7 @@ use lane::{Lane, Origin, Pend};
 use message::Body;
 pub use message::Message;
 pub use register::Register;
+use renewals::Renewals;
 use streams::Streams;
 #[cfg(test)]
 pub(crate) use streams::tests::late_command;
@@ -82,6 +85,7 @@ pub use version::Version;
 use crate::configured::{Configured, Inside, Member, MemberEvent, given_up};
 use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
+use crate::peers::Member as Peer;
 use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::toolkit::content::{Content, Effect};
@@ -110,6 +114,9 @@ pub struct Craq {
     streams: Streams,
     /// Versions that came here again, since when, and whether the next member holds them.
     stalled: BTreeMap<Key, (Nanos, bool)>,
+    /// When the next member last acknowledged a version.
+    heard_at: Nanos,
+    renewals: Renewals,
     /// When times to live are over.
     ends: Ends,
     sweep: Sweep,
@@ -144,6 +151,8 @@ impl Member for Craq {
             open: BTreeSet::new(),
             streams: Streams::default(),
             stalled: BTreeMap::new(),
+            heard_at: Nanos::ZERO,
+            renewals: Renewals::default(),
             ends: Ends::new(ENDS),
             sweep: Sweep::new(SWEEP),
             floors: BTreeMap::new(),
@@ -155,7 +164,7 @@ impl Member for Craq {
             MemberEvent::Request(request) => self.on_request(cx, request),
             MemberEvent::Message { from, message } => self.on_message(cx, from, message),
             MemberEvent::Timer(ENDS) => self.on_ends(cx),
-            MemberEvent::Timer(SWEEP) => self.sweep.on_timer(&mut **cx, &self.env),
+            MemberEvent::Timer(SWEEP) => self.on_sweep(cx),
             MemberEvent::Timer(_) => self.on_tick(cx),
             MemberEvent::Copied { key } => self.watch(cx, &key),
             MemberEvent::Scanned(scanned) => self.on_scanned(cx, scanned),
@@ -171,6 +180,8 @@ impl Member for Craq {
     fn install(&mut self, cx: &mut Cx<'_, '_>) {
         self.streams.clear();
         self.stalled.clear();
+        self.heard_at = cx.now;
+        self.renewals.clear();
         self.floors.clear();
         for key in self.lanes.keys() {
             self.on_epoch(cx, &key);
@@ -207,6 +218,7 @@ impl Member for Craq {
         self.open.clear();
         self.streams.clear();
         self.stalled.clear();
+        self.renewals.clear();
         self.floors.clear();
         self.ends = Ends::new(ENDS);
         self.sweep.stop();
@@ -328,7 +340,10 @@ impl Craq {
             Body::Down { register } => self.on_down(cx, from, &key, register),
             Body::Up { version } => self.on_up(cx, from, &key, version),
             Body::Have { version } => self.on_have(cx, from, &key, version),
-            Body::Nudge { version } => self.on_nudge(cx, from, &key, version),
+            Body::Again { version } => self.on_again(cx, from, &key, version),
+            Body::Nudge { version, is_read } => {
+                self.on_nudge(cx, from, &key, (version, is_read));
+            }
             Body::AskTail { id, version } => self.on_ask_tail(cx, from, &key, (id, version)),
             Body::Tail { id, version, content } => {
                 self.on_tail(cx, &key, id, (version, content));
@@ -363,27 +378,68 @@ impl Craq {
                 self.store(cx, key, Register { is_clean: false, ..here });
                 self.stalled.remove(key);
             }
-            Held::Clean(_) => return send(cx, from, key, Body::Up { version }),
+            Held::Clean(_) => return self.answer_clean(cx, from, key, version),
             Held::Dirty(_) if mutation::is(Mutation::UpForCopy) => {
                 return send(cx, from, key, Body::Up { version });
             }
-            Held::Dirty(_) => self.on_down_again(cx, from, key, version),
+            Held::Dirty(_) => {
+                let has_next = self.on_down_again(cx, from, key, version);
+                return hand_on_again(cx, key, register, has_next);
+            }
         }
         hand_on(cx, key, register);
     }
 
-    /// Members behind have not acknowledged it since it came first.
-    fn on_down_again(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, version: Version) {
+    fn on_again(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, version: Version) {
+        if chain::previous(cx) != Some(from) {
+            return;
+        }
+        match held(cx, key) {
+            Held::Clean(held) if held >= version => self.answer_clean(cx, from, key, version),
+            Held::Dirty(held) if held == version => {
+                let has_next = self.on_down_again(cx, from, key, version);
+                let register = register_of(cx, key);
+                hand_on_again(cx, key, register, has_next);
+            }
+            // A newer one is on its way.
+            Held::Clean(_) | Held::Dirty(_) | Held::Lost => {}
+        }
+    }
+
+    /// The version is clean here. Members behind may not know that, if an acknowledgement was lost.
+    fn answer_clean(&self, cx: &mut Cx<'_, '_>, from: NodeId, key: &Key, version: Version) {
+        send(cx, from, key, Body::Up { version });
+        if let Some(next) = chain::next(cx).filter(|_| !mutation::is(Mutation::CleanEndsHere)) {
+            send(cx, next, key, Body::Again { version });
+        }
+    }
+
+    /// Members behind have not acknowledged it since it came first. True if the next one holds it.
+    fn on_down_again(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        from: NodeId,
+        key: &Key,
+        version: Version,
+    ) -> bool {
         let ticket = cx.cache.ticket(key);
         let message = Message { key: key.clone(), body: Body::Have { version } };
         cx.send(from, message, ticket);
-        let Some(next) = chain::next(cx) else { return };
-        if self.stalled.len() >= REQUESTS_MAX {
-            return;
+        if chain::next(cx).is_none() || self.stalled.len() >= REQUESTS_MAX {
+            return false;
         }
-        let (since, has_next) = self.stalled.entry(key.clone()).or_insert((cx.now, false));
-        if *since + stall(cx) <= cx.now && !*has_next {
-            cx.fx.suspect(next);
+        let &mut (since, has_next) = self.stalled.entry(key.clone()).or_insert((cx.now, false));
+        if !has_next {
+            self.look_stalled(cx, since);
+        }
+        has_next
+    }
+
+    /// Reports a next member that acknowledges no version at all. Under load, one may be late.
+    fn look_stalled(&self, cx: &mut Cx<'_, '_>, since: Nanos) {
+        if since.max(self.heard_at) + stall(cx) <= cx.now {
+            let next = chain::next(cx);
+            cx.fx.suspects.extend(next);
         }
     }
 
@@ -391,6 +447,7 @@ impl Craq {
         if chain::next(cx) != Some(from) {
             return;
         }
+        self.heard_at = cx.now;
         if let Some((_, has_next)) = self.stalled.get_mut(key) {
             *has_next = true;
         }
@@ -409,6 +466,9 @@ impl Craq {
                 return cx.fx.fail(Violation(text));
             }
             Held::Clean(_) | Held::Dirty(_) => {}
+        }
+        if chain::next(cx) == Some(from) {
+            self.heard_at = cx.now;
         }
         self.note_clean(cx, key, version);
         self.stalled.remove(key);
@@ -469,6 +529,23 @@ fn hand_on(cx: &mut Cx<'_, '_>, key: &Key, register: Register) {
         None => (cx.replicas.me(), Body::Up { version: register.version }),
     };
     cx.send(to, Message { key: key.clone(), body }, ticket);
+}
+
+/// The same for a version that was handed on before, perhaps in vain.
+fn hand_on_again(cx: &mut Cx<'_, '_>, key: &Key, register: Register, has_next: bool) {
+    match chain::next(cx) {
+        Some(next) if has_next => {
+            send(cx, next, key, Body::Again { version: register.version });
+        }
+        // It waits in front of the link still.
+        Some(next) if !is_steady(cx, next) => {}
+        _ => hand_on(cx, key, register),
+    }
+}
+
+/// True if a message reaches it soon, as far as this node knows.
+fn is_steady(cx: &Cx<'_, '_>, node: NodeId) -> bool {
+    cx.replicas.peers.get(node).is_some_and(Peer::is_steady)
 }
 
 /// Sends a message without a claim that a crash could refute.

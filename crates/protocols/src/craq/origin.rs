@@ -5,7 +5,7 @@ use types::{Access, Epoch, Key, NodeId, Outcome, Reply};
 use super::lane::{Asking, Lane, Origin, Waiting};
 use super::message::{Body, Steer};
 use super::version::Version;
-use super::{Craq, Cx, Held, REQUESTS_MAX, chain, held, register_of, send};
+use super::{Craq, Cx, Held, REQUESTS_MAX, chain, held, is_steady, register_of, send};
 use crate::configured::{Configured, given_up};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Context, Request};
@@ -84,6 +84,9 @@ impl Craq {
         } else if let Held::Dirty(version) = held(cx, key) {
             if chain::is_tail(cx) {
                 self.nudge_for_reads(cx, key, version);
+            } else if !cx.is_covered() {
+                // The answer would be of no use.
+                lane.look_again(cx.now);
             } else if lane.asking.is_none() {
                 let reads = lane.waiting.iter();
                 let reads = reads.take_while(|it| it.request.command.access == Access::Read);
@@ -102,7 +105,7 @@ impl Craq {
         lane.look_again(cx.now);
         // A write of this epoch is on its way, most likely.
         if version.epoch < cx.configuration.epoch {
-            nudge(cx, key, version);
+            nudge(cx, key, version, true);
         }
     }
 
@@ -179,6 +182,13 @@ impl Craq {
         let low = self.open.first().copied().unwrap_or(seq);
         let worker = self.env.worker as u64;
         send(cx, head, key, Body::Steer(Steer { worker, seq, low, is_again, command }));
+    }
+
+    fn steer_again(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        // Otherwise it waits in front of the link still.
+        if chain::head(cx).is_some_and(|head| is_steady(cx, head)) {
+            self.steer(cx, key);
+        }
     }
 
     pub(super) fn on_done(
@@ -259,7 +269,7 @@ impl Craq {
                 let content = content.arrive(None, cx.uptime);
                 self.read(cx, key, &content, count);
                 if asking.version.epoch < cx.configuration.epoch {
-                    nudge(cx, key, asking.version);
+                    nudge(cx, key, asking.version, true);
                 }
             }
         }
@@ -289,9 +299,9 @@ fn answer(cx: &mut Cx<'_, '_>, key: &Key, (to, id, version): (NodeId, u64, Versi
     send(cx, to, key, Body::Tail { id, version: register.version, content });
 }
 
-pub(super) fn nudge(cx: &mut Cx<'_, '_>, key: &Key, version: Version) {
+pub(super) fn nudge(cx: &mut Cx<'_, '_>, key: &Key, version: Version, is_read: bool) {
     if let Some(head) = chain::head(cx) {
-        send(cx, head, key, Body::Nudge { version });
+        send(cx, head, key, Body::Nudge { version, is_read });
     }
 }
 
@@ -304,17 +314,16 @@ impl Craq {
             lane.act_at = lane.resend.next(cx.now);
             let (is_steering, is_asking) = (lane.is_steering, lane.asking.is_some());
             if lane.pend.is_some() {
-                self.push(cx, key);
-                self.look_stalled(cx, key);
+                self.push_again(cx, key);
             } else if is_steering {
-                self.steer(cx, key);
+                self.steer_again(cx, key);
             } else if is_asking {
                 self.ask_tail(cx, key);
             } else if let Held::Dirty(version) = held(cx, key)
                 && chain::is_tail(cx)
                 && !chain::is_head(cx)
             {
-                nudge(cx, key, version);
+                nudge(cx, key, version, true);
             }
         }
         self.advance(cx, key);

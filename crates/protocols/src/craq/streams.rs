@@ -17,11 +17,14 @@ pub(super) struct Stream {
     low: u64,
     /// Those from there on: at most as many as a worker has requests.
     commands: BTreeMap<u64, Command>,
+    /// The newest one of each key, by the key's hash. A hash that two keys share is harmless:
+    /// then a late command gets no answer.
+    newest: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
 struct Command {
-    key: Key,
+    hash: u64,
     progress: Progress,
 }
 
@@ -45,10 +48,7 @@ impl Streams {
     /// Commands of this worker below `low` have ended at their origin.
     pub fn stream(&mut self, serial: Serial, worker: u64, low: u64) -> &mut Stream {
         let stream = self.0.entry((serial, worker)).or_default();
-        if low > stream.low {
-            stream.low = low;
-            stream.commands = stream.commands.split_off(&low);
-        }
+        stream.raise(low);
         stream
     }
 
@@ -62,12 +62,12 @@ impl Streams {
         if let Some(command) = stream.commands.get(&from.seq) {
             return Admission::Copy(command.progress.clone());
         }
-        let mut later = stream.commands.range(from.seq..);
-        if later.any(|(_, command)| command.key == *key) && !mutation::is(Mutation::RunsLateSteers)
-        {
+        let newest = stream.newest.entry(key.hash()).or_insert(from.seq);
+        if *newest > from.seq && !mutation::is(Mutation::RunsLateSteers) {
             return Admission::Old;
         }
-        let command = Command { key: key.clone(), progress: Progress::Running };
+        *newest = from.seq;
+        let command = Command { hash: key.hash(), progress: Progress::Running };
         stream.commands.insert(from.seq, command);
         Admission::New
     }
@@ -86,6 +86,20 @@ impl Streams {
 
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+impl Stream {
+    fn raise(&mut self, low: u64) {
+        self.low = low.max(self.low);
+        while let Some(oldest) = self.commands.first_entry()
+            && *oldest.key() < self.low
+        {
+            let (seq, Command { hash, .. }) = oldest.remove_entry();
+            if self.newest.get(&hash) == Some(&seq) {
+                self.newest.remove(&hash);
+            }
+        }
     }
 }
 

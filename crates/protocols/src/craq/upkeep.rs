@@ -53,6 +53,14 @@ impl Craq {
         }
     }
 
+    /// The sweep goes on, unless too much of what it found is in progress.
+    pub(super) fn on_sweep(&mut self, cx: &mut Cx<'_, '_>) {
+        let is_put_off = self.renewals.is_full() && self.sweep.put_off(&mut **cx);
+        if !is_put_off {
+            self.sweep.on_timer(&mut **cx, &self.env);
+        }
+    }
+
     /// A sweep has come to these registers.
     pub(super) fn on_scanned(&mut self, cx: &mut Cx<'_, '_>, scanned: Scanned<Register>) {
         if !self.sweep.on_scanned(&mut **cx, &scanned) {
@@ -77,7 +85,7 @@ impl Craq {
             return;
         }
         if !is_clean && version.epoch < cx.configuration.epoch {
-            super::origin::nudge(cx, key, version);
+            super::origin::nudge(cx, key, version, false);
         }
         if is_spent {
             return self.ask_to_bury(cx, key, version);

@@ -86,6 +86,10 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::MintBelowFloor, Catch::Craq(4_000)),
     (Mutation::FloorOverPends, Catch::Schedule(play::craq_floor_above_a_version_on_its_way)),
     (Mutation::BuryNames, Catch::Craq(1_000)),
+    (
+        Mutation::CleanEndsHere,
+        Catch::Schedule(play::craq_acknowledgement_lost_behind_a_clean_member),
+    ),
     (Mutation::RunsLateSteers, Catch::Schedule(craq::late_command)),
     (Mutation::VerifyByMajority, Catch::Schedule(tombstones::abd_tombstone_that_one_lacks)),
     (Mutation::BuryUnclosed, Catch::Schedule(tombstones::abd_late_store)),

@@ -1,6 +1,7 @@
 //! Work on keys that no client touches.
 
 use base::Nanos;
+use types::{Key, Tag};
 
 use super::World;
 use super::asks::{Ask, TTL};
@@ -8,7 +9,7 @@ use crate::abd::{self, Abd};
 use crate::configured::{Configured, Member};
 use crate::craq::{self, Craq};
 use crate::hermes::{self, Hermes};
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Stats};
 use crate::register_cache::CachedRegister;
 
 const ALL: [usize; 3] = [0, 1, 2];
@@ -128,4 +129,39 @@ fn sweep_cleans_dirty_key_of_earlier_epoch() {
     world.idle(100);
     assert_eq!(world.held(is_clean), [Some(true); 3]);
     assert_eq!(world.verdict(), Ok(()));
+}
+
+/// No register is known to be clean after a restart. Few of them are on their way at a time.
+#[test]
+fn restart_renews_few_registers_at_a_time() {
+    const KEYS: u64 = 300;
+    let mut world = group::<Craq>();
+    let first = world.shard().first_hash();
+    world.keys = (0..KEYS).map(|key| Key::at(first + (key << 20), b"k")).collect();
+    let writes: Vec<Tag> = (0..KEYS as usize).map(|key| world.ask(0, key, Ask::Set(1))).collect();
+    world.settle(&writes);
+    world.restart_all();
+    let in_progress = |world: &World<Configured<Craq>>| {
+        let mut stats = Stats::default();
+        world.nodes[0].protocol.stats(&mut stats);
+        stats.values["operations_in_progress"]
+    };
+    let is_clean = |world: &World<Configured<Craq>>| {
+        ALL.into_iter().all(|index| {
+            world.keys.iter().all(|key| match world.nodes[index].cache.get(key) {
+                CachedRegister::Present(register) => register.is_clean,
+                CachedRegister::Absent | CachedRegister::Lost => false,
+            })
+        })
+    };
+    assert!(!is_clean(&world));
+    let mut most = in_progress(&world);
+    for _ in 0..200 {
+        world.drain();
+        world.pass(Nanos::from_millis(10), ALL.into_iter());
+        most = most.max(in_progress(&world));
+    }
+    world.drain();
+    assert!((32..=64).contains(&most), "{most}");
+    assert!(is_clean(&world), "the sweep comes to each");
 }

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use base::Nanos;
-use types::{Key, SessionId};
+use types::{Key, SessionId, Shard};
 
 use super::due::Due;
 use crate::effects::{Effects, TimerId};
@@ -59,6 +59,12 @@ impl<L: Lane> Lanes<L> {
 
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &L)> {
         self.by_key.iter()
+    }
+
+    /// The lanes of one shard.
+    pub fn of_shard(&self, shard: Shard) -> impl Iterator<Item = (&Key, &L)> {
+        let lanes = self.by_key.range(Key::at(shard.first_hash(), &[])..);
+        lanes.take_while(move |(key, _)| key.shard() == shard)
     }
 
     #[must_use]

@@ -108,6 +108,18 @@ impl Sweep {
         };
     }
 
+    /// Pauses once more at the end of a pause. False if none ends now.
+    #[must_use]
+    pub fn put_off<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>) -> bool {
+        let is_over = matches!(self.state, State::PausedUntil(at) if at <= cx.now);
+        if is_over {
+            let at = cx.now + PAUSE;
+            self.state = State::PausedUntil(at);
+            cx.fx.timer(self.timer, at);
+        }
+        is_over
+    }
+
     pub fn on_timer<R, S, M>(&mut self, cx: &mut Scope<'_, R, S, M>, env: &Env) {
         match self.state {
             State::PausedUntil(at) if at <= cx.now => {
