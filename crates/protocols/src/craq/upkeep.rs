@@ -53,7 +53,7 @@ impl Craq {
         }
     }
 
-    /// The sweep goes on, unless too much of what it found is in progress.
+    /// The sweep goes on, unless too many renewals are in progress.
     pub(super) fn on_sweep(&mut self, cx: &mut Cx<'_, '_>) {
         let is_put_off = self.renewals.is_full() && self.sweep.put_off(&mut **cx);
         if !is_put_off {

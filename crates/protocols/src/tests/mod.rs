@@ -4,6 +4,7 @@
 //! `explore` draws schedules at random. `schedules` plays those that single mutants need.
 
 mod asks;
+mod chains;
 mod damage;
 mod explore;
 mod groups;

@@ -1,6 +1,7 @@
 //! Mutations of the configured protocols, of abd, caspaxos, classic-paxos and zab are caught.
 //! Random worlds do so within a stated budget, or a schedule made for one.
 
+use super::chains;
 use super::explore::explore;
 use super::reviewed;
 use super::schedules as play;
@@ -86,10 +87,7 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::MintBelowFloor, Catch::Craq(4_000)),
     (Mutation::FloorOverPends, Catch::Schedule(play::craq_floor_above_a_version_on_its_way)),
     (Mutation::BuryNames, Catch::Craq(1_000)),
-    (
-        Mutation::CleanEndsHere,
-        Catch::Schedule(play::craq_acknowledgement_lost_behind_a_clean_member),
-    ),
+    (Mutation::CleanEndsHere, Catch::Schedule(chains::acknowledgement_lost_behind_a_clean_member)),
     (Mutation::RunsLateSteers, Catch::Schedule(craq::late_command)),
     (Mutation::VerifyByMajority, Catch::Schedule(tombstones::abd_tombstone_that_one_lacks)),
     (Mutation::BuryUnclosed, Catch::Schedule(tombstones::abd_late_store)),
