@@ -51,6 +51,8 @@ impl Abd {
             self.end_recovery(cx, key);
         }
         self.give_up(cx, shard);
+        // Its walk must not end before the eras are known again.
+        self.pager.end_recovery(cx, shard);
         if mutation::is(Mutation::RecoverUndated) {
             return self.pager.on_forgotten(cx, shard);
         }
@@ -124,7 +126,8 @@ impl Abd {
         let is_lost = matches!(cx.cache.get(key), CachedRegister::Lost);
         // A page of the shard has told since. Its tombstone may be gone.
         if !is_lost && !cx.cache.is_forgotten(key.shard()) && !mutation::is(Mutation::AdoptLate) {
-            return self.end_recovery(cx, key);
+            self.end_recovery(cx, key);
+            return self.pager.on_recovered_key(cx, key);
         }
         // In a forgotten shard an empty register marks a key that was never written.
         if is_lost && register.version == Version::NONE && !cx.cache.is_forgotten(key.shard()) {

@@ -268,6 +268,8 @@ fn write_back(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &mut Operation) {
 
 /// Sends the phase's request to every replica whose answer is missing, this node included.
 pub(super) fn ask(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &Operation) {
+    // A start that forgot the era would begin operations in an earlier one.
+    let after = cx.metas.ticket(op.key.shard());
     for node in cx.replicas.all().filter(|&node| op.lacks(cx.replicas, node)) {
         let key = op.key.clone();
         let message = match &op.phase {
@@ -279,7 +281,7 @@ pub(super) fn ask(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &Operation) {
                 Message::Store { ask, key, era: op.era, register: register.clone() }
             }
         };
-        cx.fx.send_now(node, message);
+        cx.fx.send(node, message, after);
     }
 }
 

@@ -159,6 +159,14 @@ impl<E: Paged> Pager<E> {
             // It has no register of this shard to recover.
             return cx.fx.recovered(shard);
         }
+        self.end_recovery(cx, shard);
+        self.forgotten.insert(shard);
+        self.walk_forgotten(cx);
+    }
+
+    /// Ends the recovery of this shard: its registers are forgotten again. Another one begins once
+    /// [`Pager::on_forgotten`] is called.
+    pub fn end_recovery(&mut self, cx: &mut PagedScope<'_, E>, shard: Shard) {
         let walks: Vec<u64> = (self.walks.iter())
             .filter(|(_, walk)| walk.purpose == Purpose::Recover { shard })
             .map(|(&id, _)| id)
@@ -166,7 +174,7 @@ impl<E: Paged> Pager<E> {
         for id in walks {
             self.remove_walk(id);
         }
-        self.forgotten.insert(shard);
+        self.forgotten.remove(&shard);
         self.walk_forgotten(cx);
     }
 
