@@ -92,14 +92,17 @@ impl Craq {
             Held::Clean(version_here) if version <= version_here => {
                 send(cx, from, key, Body::Up { version: version_here });
             }
-            Held::Dirty(_) if !is_read && self.renewals.is_full() => {
-                // The head's own sweep comes to it.
-                if from == cx.replicas.me() {
-                    self.ends.look_again(key, cx.now);
+            held => {
+                let may_wait = matches!(held, Held::Dirty(_)) && !is_read;
+                let is_full =
+                    self.lanes.len() >= REQUESTS_MAX || (may_wait && self.renewals.is_full());
+                if is_full {
+                    // The head's own sweep comes to it.
+                    if from == cx.replicas.me() {
+                        self.ends.look_again(key, cx.now);
+                    }
+                    return;
                 }
-            }
-            Held::Clean(_) | Held::Dirty(_) if self.lanes.len() >= REQUESTS_MAX => {}
-            Held::Clean(_) | Held::Dirty(_) => {
                 if self.lane(cx, key).pend.is_none() {
                     let len = super::register_of(cx, key).content.value.map_or(0, |it| it.len());
                     self.renewals.begin(key, len);

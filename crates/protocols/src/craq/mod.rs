@@ -95,6 +95,8 @@ use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::sweep::Sweep;
 use crate::uptime::Uptime;
 
+/// Times of a stall after which one version is no longer late, but stuck.
+const LATE: u64 = 8;
 /// Keys with work in progress, and steered requests.
 const REQUESTS_MAX: usize = 65_536;
 const TICK: TimerId = TimerId(0);
@@ -435,9 +437,12 @@ impl Craq {
         has_next
     }
 
-    /// Reports a next member that acknowledges no version at all. Under load, one may be late.
+    /// Reports a next member that acknowledges no version at all. Under load, one may be late, but
+    /// not for long.
     fn look_stalled(&self, cx: &mut Cx<'_, '_>, since: Nanos) {
-        if since.max(self.heard_at) + stall(cx) <= cx.now {
+        let stall = stall(cx);
+        let is_silent = since.max(self.heard_at) + stall <= cx.now;
+        if is_silent || since + Nanos(LATE * stall.0) <= cx.now {
             let next = chain::next(cx);
             cx.fx.suspects.extend(next);
         }
@@ -448,7 +453,8 @@ impl Craq {
             return;
         }
         self.heard_at = cx.now;
-        if let Some((_, has_next)) = self.stalled.get_mut(key) {
+        let is_held = matches!(held(cx, key), Held::Dirty(held) if held == version);
+        if let Some((_, has_next)) = self.stalled.get_mut(key).filter(|_| is_held) {
             *has_next = true;
         }
         let pend = self.lanes.get_mut(key).and_then(|lane| lane.pend.as_mut());
