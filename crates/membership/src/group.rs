@@ -384,7 +384,8 @@ impl Group {
         let used = matches!(self.record.content, Content::Partial | Content::Whole);
         let Some(value) = self.known.value().filter(|_| used) else { return };
         if !value.is_active() {
-            if value.decree == Some(Decree::Empty) {
+            // A group that never began has no copy to save.
+            if value.decree == Some(Decree::Empty) || value.last_active().is_none() {
                 self.renew(cx);
             }
             return;

@@ -22,7 +22,7 @@ pub(super) enum IdentityWrite {
 pub(super) struct FullDisk {
     are_clocks_refused: bool,
     are_notes_refused: bool,
-    are_groups_refused: bool,
+    pub(super) are_groups_refused: bool,
     /// When the records of groups are tried again.
     groups_retry: Option<Nanos>,
     /// Connections are held; then their notes are tried again.

@@ -200,7 +200,9 @@ impl Control {
     /// Before each flush of this thread: the others must not take a slow disk for a dead node.
     pub(super) fn pulse_groups(&mut self) -> Result<(), String> {
         let mut pulses = Vec::new();
-        if let Some(groups) = self.groups.as_mut().filter(|_| self.has_begun) {
+        // It would say that this node can go on.
+        let may_pulse = self.has_begun && !self.full_disk.are_groups_refused;
+        if let Some(groups) = self.groups.as_mut().filter(|_| may_pulse) {
             groups.pulse(self.node_status.clocks.now(), &mut pulses);
         }
         pulses.into_iter().try_for_each(|pulse| self.carry_out_group(pulse))
