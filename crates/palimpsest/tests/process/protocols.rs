@@ -290,6 +290,48 @@ fn zab_reads_more_in_its_order_than_its_log_holds() {
     assert_eq!(ask("INCR x"), Value::Integer(1));
 }
 
+/// The reply is too long, or the command takes too long.
+fn is_refusal(text: &str) -> bool {
+    text.contains("too long") || text.contains("not supported")
+}
+
+/// A transaction may be answered by far more bytes than a record holds. A protocol may refuse that.
+#[test]
+fn long_replies_stop_no_node() {
+    for row in [CRAQ, CRAQ_VOLATILE, HERMES, ZAB] {
+        let nodes = start(&row);
+        let len = 1 << 20;
+        let sole = format!("SETRANGE k {} v", len - 1);
+        assert_eq!(nodes.ask(0, &sole), Value::Integer(len), "{}", row.protocol);
+        for node in 0..3 {
+            let mut client = nodes.client(node);
+            let mut ask = |words: &[&str]| {
+                let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+                client.ask(&words).expect("an answer")
+            };
+            assert_eq!(ask(&["MULTI"]), Value::ok());
+            for _ in 0..17 {
+                assert_eq!(ask(&["GET", "k"]), Value::Simple("QUEUED".into()));
+            }
+            assert_eq!(ask(&["SETRANGE", "k", "0", "w"]), Value::Simple("QUEUED".into()));
+            match ask(&["EXEC"]) {
+                Value::List(values) => assert_eq!(values.len(), 18, "{}", row.protocol),
+                Value::Error(text) => assert!(is_refusal(&text), "{}: {text}", row.protocol),
+                other => panic!("{}: {other:?}", row.protocol),
+            }
+            let script = "redis.call('SETRANGE', KEYS[1], 1, 'x') return string.rep('r', 17000000)";
+            match ask(&["EVAL", script, "1", "k"]) {
+                Value::Bulk(value) => assert_eq!(value.len(), 17_000_000, "{}", row.protocol),
+                Value::Error(text) => assert!(is_refusal(&text), "{}: {text}", row.protocol),
+                other => panic!("{}: {other:?}", row.protocol),
+            }
+        }
+        for node in 0..3 {
+            assert_eq!(nodes.ask(node, &sole), Value::Integer(len), "{}", row.protocol);
+        }
+    }
+}
+
 /// Databases of one cluster have protocols of their own.
 #[test]
 fn each_database_has_its_protocol() {
