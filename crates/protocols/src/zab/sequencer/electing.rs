@@ -114,6 +114,7 @@ impl Sequencer {
             joined: Tally::default(),
             waiting: BTreeMap::new(),
             followers: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             origins: BTreeMap::new(),
             places: Places::after(self.history.last()),
             told: 0,

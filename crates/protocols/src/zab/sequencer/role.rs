@@ -121,6 +121,9 @@ pub struct Leading {
     /// The answers to its epoch that it takes up once it has the promises of a majority.
     pub waiting: BTreeMap<NodeId, Promise>,
     pub followers: BTreeMap<NodeId, Follower>,
+    /// The last attempt of each node that was taken up. A late copy of its promise is void, also
+    /// once the follower is given up: its acknowledgements would count for another start.
+    pub attempts: BTreeMap<NodeId, u64>,
     /// By node and worker.
     pub origins: BTreeMap<(NodeId, u64), Origin>,
     /// Of writes that are no entries yet.

@@ -29,7 +29,7 @@ impl Sequencer {
             return;
         }
         let known = leading.waiting.get(&from).map(|it| it.attempt);
-        let known = known.max(leading.followers.get(&from).map(|it| it.attempt));
+        let known = known.max(leading.attempts.get(&from).copied());
         if known >= Some(promise.attempt) {
             return;
         }
@@ -102,6 +102,7 @@ impl Sequencer {
             heard_at: cx.now,
             is_joined: false,
         };
+        leading.attempts.insert(node, attempt);
         leading.followers.insert(node, follower);
         tell(cx, node, order);
     }
