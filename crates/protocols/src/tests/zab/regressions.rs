@@ -126,3 +126,29 @@ fn late_answer_to_an_earlier_attempt_is_void() {
     world.done(A, 0, Do::Append);
     assert_eq!(world.judge(), Ok(()));
 }
+
+/// A follower lacks entries that its leader has cut off, and is given up. Then a copy of its
+/// promise arrives, which the leader took up before.
+#[test]
+fn late_copy_of_a_promise_is_void() {
+    let mut world = World::new(Plan { log_len: 24_000, ..PLAN });
+    world.held.push((C, A, "AckEpoch {"));
+    assert!(world.pass_until(|world| world.is_sent(C, A, "AckEpoch {")));
+    let is_it = |letter: &super::Letter| format!("{:?}", letter.message).contains("AckEpoch {");
+    let at = world.bag.iter().position(is_it).expect("a promise");
+    let late = world.copy_of(at);
+    world.held.clear();
+    assert!(world.pass_until(|world| world.serves(&[A, B, C])));
+    world.held.push((A, C, "Propose {"));
+    for _ in 0..20 {
+        world.done(A, 0, Do::Set);
+    }
+    world.pass(150);
+    world.lose_between(A, C);
+    world.deliver(late);
+    world.held.clear();
+    world.pass(1_000);
+    assert!(world.pass_until(|world| world.serves(&[A, B, C])), "it joins anew");
+    world.done(C, 0, Do::ReadLast);
+    assert_eq!(world.judge(), Ok(()));
+}
