@@ -185,6 +185,8 @@ pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) durability_queue: DurabilityQueue<QueuedEffect<P::Message>>,
     /// Shards found forgotten, and keys found lost, that wait for the amnesia count to be raised.
     pub(crate) forgotten: Vec<Shard>,
+    /// Shards taken from there that the protocol has not stepped over yet.
+    pub(crate) losses_on_the_way: usize,
     pub(crate) lost_keys: Vec<Key>,
     /// A seal and later orders, while forgotten shards are not shown: it would vouch for them.
     pub(crate) group_waiting: VecDeque<GroupEvent>,
@@ -217,6 +219,7 @@ impl<P: Protocol> EngineOf<P> {
             load_waiters: LoadWaiters::default(),
             durability_queue: DurabilityQueue::default(),
             forgotten: Vec::new(),
+            losses_on_the_way: 0,
             lost_keys: Vec::new(),
             group_waiting: VecDeque::new(),
             clearing: Vec::new(),
@@ -291,6 +294,7 @@ impl<P: Protocol> EngineOf<P> {
                 return;
             }
             EngineWork::Forgotten(shard) => {
+                self.losses_on_the_way -= 1;
                 self.step(shared, Event::Forgotten { shard });
                 self.run_waiting_orders(shared);
                 return;

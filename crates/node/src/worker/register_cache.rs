@@ -255,6 +255,7 @@ impl<P: Protocol> EngineOf<P> {
     /// raised.
     pub(crate) fn reveal_amnesia(&mut self, shared: &mut WorkerState) {
         let forgotten = std::mem::take(&mut self.forgotten);
+        self.losses_on_the_way += forgotten.len();
         for &shard in &forgotten {
             if self.outlives_process {
                 self.census.reset(shard);

@@ -76,6 +76,26 @@ fn a_seal_waits_until_the_loss_is_shown() {
     assert_eq!(order(&mut world, wedge(3)), 5);
 }
 
+/// Two shards are lost, and the fields of one are still read when both may be shown.
+#[test]
+fn a_seal_waits_for_each_loss_that_waits_for_its_shard() {
+    let mut world = World::new();
+    world.replies(DISK, &keys_in(Shard(3), 1)[0], "get");
+    world.script.state().slow_metas = true;
+    for shard in [Shard(3), Shard(4)] {
+        world.script.complete(Completion::Forgotten { database: DISK, shard });
+    }
+    assert!(world.turn().raise_amnesia);
+    let event = GroupEvent::Wedge { epoch: Epoch(1) };
+    world.input(Input::Group { database: DISK, event });
+    raise(&mut world, 2);
+    world.turn();
+    assert_eq!((world.stat("toy_forgotten"), world.stat("toy_orders")), (1, 0));
+    world.script.finish_loads();
+    world.turn();
+    assert_eq!((world.stat("toy_forgotten"), world.stat("toy_orders")), (2, 1));
+}
+
 #[test]
 fn what_waited_for_storage_while_the_loss_was_raised_is_not_sent() {
     let mut world = World::new();
