@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use base::checksum;
 use bench::client::Value;
 
-use crate::support::{Nodes, eventually, exit_of};
+use crate::support::{Nodes, damage, eventually, exit_of};
 
 const KEYS: usize = 300;
 
@@ -118,7 +118,7 @@ fn damaged_directory_is_found_by_verify_and_repaired_from_the_others() {
     let (code, said) = exit_of(&["verify", &dir]);
     assert_eq!(code, Some(0), "an undamaged directory: {said}");
     assert_eq!(verify_json(&dir)["result"], "whole");
-    let flipped = damage(nodes.data_dir(2));
+    let flipped = damage(nodes.data_dir(2), "value:");
     assert!(flipped > 0, "nothing was found to damage");
     let (code, said) = exit_of(&["verify", &dir]);
     assert_eq!(code, Some(1), "{flipped} bytes were flipped: {said}");
@@ -159,26 +159,6 @@ fn verify_says_that_a_store_is_gone_or_belongs_elsewhere() {
     assert!(said.contains("another data directory"), "{said}");
 }
 
-/// Flips one byte of every stored value it finds; how many.
-fn damage(dir: &Path) -> usize {
-    let mut flipped = 0;
-    for path in contents(dir).into_keys() {
-        let mut bytes = fs::read(&path).expect("the file is there");
-        let before = flipped;
-        let places: Vec<usize> = (0..bytes.len().saturating_sub(6))
-            .filter(|&at| bytes[at..].starts_with(b"value:"))
-            .collect();
-        for at in places {
-            bytes[at] ^= 0x20;
-            flipped += 1;
-        }
-        if flipped > before {
-            fs::write(&path, bytes).expect("the file can be written");
-        }
-    }
-    flipped
-}
-
 /// Two of three nodes lose every value; the third alone cannot tell the acknowledged ones.
 fn lose_a_majority(durability: &str) {
     let mut nodes = Nodes::start(durability);
@@ -187,7 +167,7 @@ fn lose_a_majority(durability: &str) {
         assert_eq!(nodes.process(index).stop(crate::support::LIMIT), Some(0));
     }
     for index in [0, 1] {
-        assert!(damage(nodes.data_dir(index)) > 0, "nothing was found to damage");
+        assert!(damage(nodes.data_dir(index), "value:") > 0, "nothing was found to damage");
     }
     for index in 0..nodes.len() {
         nodes.cluster.start_node(index).expect("the program starts");

@@ -6,7 +6,7 @@ use bench::client::Value;
 use bench::cluster::Config;
 use serde_json::Value as Json;
 
-use crate::support::{Nodes, Recorder, config, eventually, exit_of, http_get, run};
+use crate::support::{LIMIT, Nodes, Recorder, config, damage, eventually, exit_of, http_get, run};
 
 fn nodes_with(count: u16, arguments: &[&str], durability: &str) -> Nodes {
     let mut config = Config { nodes: count, durability: durability.to_owned(), ..config() };
@@ -174,4 +174,71 @@ fn lost_group_begins_anew_by_order() {
     assert_eq!(ask(&nodes, "SET new 1"), Value::ok());
     assert_eq!(nodes.ask(0, "GET kept"), Value::text("1"), "another database");
     fs::remove_dir_all(&folder).expect("the folder is there");
+}
+
+/// The stored copies of all members are damaged in one large value, which other databases survive.
+/// The rest is kept for the operator, and the keys that are whole in it live on at all nodes.
+fn damaged_last_copy_is_kept_by_order(protocol: &str) {
+    let mut nodes = nodes_with(3, &["--protocol", protocol], "disk");
+    nodes.start_all();
+    for key in 0..50 {
+        assert_eq!(nodes.ask(0, &format!("SET whole:{key} {key}")), Value::ok());
+    }
+    let large = "damage:".repeat(50_000);
+    assert_eq!(nodes.ask(0, &format!("SET broken {large}")), Value::ok());
+    for index in 0..nodes.len() {
+        assert_eq!(nodes.process(index).stop(LIMIT), Some(0));
+        assert!(damage(nodes.data_dir(index), "damage:") > 0, "the value is not stored");
+    }
+    for index in 0..nodes.len() {
+        nodes.cluster.start_node(index).expect("the program starts");
+    }
+    let state = |nodes: &Nodes| group(nodes, 0, 0).unwrap_or_default()["state"].clone();
+    eventually("the loss is noticed at all", || {
+        for index in 0..nodes.len() {
+            let reply = bench::client::ask_once(nodes.address(index), "GET broken", LIMIT);
+            let is_error = matches!(reply, None | Some(Value::Error(_)));
+            assert!(is_error, "{protocol} answers {reply:?} at node {index}");
+        }
+        state(&nodes) == "lost"
+    });
+    let address = nodes.cluster.nodes[0].admin.to_string();
+    let mut kept = None;
+    eventually("a rest is offered", || {
+        let output = run(&["group", "--address", &address, "--database", "0"]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let rest = said.lines().find(|line| line.contains(", partial"));
+        let node = rest.and_then(|line| line.strip_prefix("node ")?.split(':').next());
+        kept = node.map(str::to_owned);
+        kept.is_some()
+    });
+    let kept = kept.expect("it was offered");
+    let epoch = group(&nodes, 0, 0).unwrap_or_default()["epoch"].to_string();
+    let first = ["group", "--address", &address, "--database", "0", "--epoch", &epoch];
+    let (code, said) =
+        exit_of(&[&first[..], &["--keep", &kept, "--confirm", "lose-later-writes"]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    nodes.wait_ready();
+    for index in 0..nodes.len() {
+        nodes.wait_for_answer(index, "GET broken", &Value::Nil);
+        for key in 0..50 {
+            let expected = Value::text(&key.to_string());
+            nodes.wait_for_answer(index, &format!("GET whole:{key}"), &expected);
+        }
+    }
+    assert_eq!(nodes.ask(1, "SET broken mended"), Value::ok());
+    nodes.kill_all();
+    nodes.start_all();
+    nodes.wait_for_answer(2, "GET broken", &Value::text("mended"));
+    nodes.wait_for_answer(0, "GET whole:49", &Value::text("49"));
+}
+
+#[test]
+fn damaged_last_copy_of_hermes_is_kept_by_order() {
+    damaged_last_copy_is_kept_by_order("hermes");
+}
+
+#[test]
+fn damaged_last_copy_of_craq_is_kept_by_order() {
+    damaged_last_copy_is_kept_by_order("craq");
 }

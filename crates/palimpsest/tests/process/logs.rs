@@ -7,7 +7,7 @@ use bench::client::Client;
 use bench::cluster::Config;
 use serde_json::Value as Json;
 
-use crate::support::{LIMIT, Nodes, config, eventually, http_get, start_with_proxies};
+use crate::support::{LIMIT, Nodes, config, damage, eventually, http_get, start_with_proxies};
 
 /// Three nodes that log in this format.
 fn start(format: &str) -> Nodes {
@@ -162,7 +162,7 @@ fn damage_is_logged_with_its_repair() {
         client.command(&format!("SET key:{number} palimpsest:{number}")).expect("an answer");
     }
     assert_eq!(nodes.process(2).stop(LIMIT), Some(0));
-    assert!(flip(nodes.data_dir(2)) > 0, "nothing was found to damage");
+    assert!(damage(nodes.data_dir(2), "palimpsest:") > 0, "nothing was found to damage");
     nodes.restart(2);
     let mut client = nodes.client(2);
     for number in 0..200 {
@@ -171,24 +171,6 @@ fn damage_is_logged_with_its_repair() {
     wait_for_line(&nodes, 2, &["warn", "storage:", "damaged"]);
     wait_for_line(&nodes, 2, &["warn", "recovery begins: stored data is damaged"]);
     wait_for_line(&nodes, 2, &["recovery complete", "took="]);
-}
-
-/// Flips a bit of every stored value; how many.
-fn flip(dir: &std::path::Path) -> usize {
-    let mut flipped = 0;
-    for entry in fs::read_dir(dir).expect("the directory is there").flatten() {
-        let mut bytes = fs::read(entry.path()).expect("a file");
-        let word = b"palimpsest:";
-        let places: Vec<usize> = (0..bytes.len().saturating_sub(word.len()))
-            .filter(|&at| bytes[at..].starts_with(word))
-            .collect();
-        places.iter().for_each(|&at| bytes[at] ^= 0x20);
-        if !places.is_empty() {
-            fs::write(entry.path(), bytes).expect("the file can be written");
-        }
-        flipped += places.len();
-    }
-    flipped
 }
 
 #[test]

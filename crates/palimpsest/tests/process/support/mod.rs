@@ -1,9 +1,11 @@
 //! Helpers of the process tests.
 
+mod damage;
 mod nodes;
 mod proxy;
 mod recorder;
 
+pub use damage::damage;
 pub use nodes::{BINARY, Nodes, config, exit_of, http_get, run};
 pub use proxy::start_with_proxies;
 pub use recorder::Recorder;
