@@ -9,7 +9,7 @@ use crate::protocol;
 use crate::protocol::Touches;
 use crate::toolkit::acks::Numbered;
 use crate::toolkit::asks::{Ask, Stream};
-use crate::toolkit::eras::{Eras, Step};
+use crate::toolkit::eras::{Eras, Step, checked, take_era};
 use crate::toolkit::fields::Field;
 use crate::toolkit::pager::{PAGE_KINDS_MAX, PageMessage};
 
@@ -201,8 +201,8 @@ impl Wire for Message {
         if kind >= ERA {
             let (shard, id) = (Shard(reader.u8()?), reader.varint()?);
             return Ok(match kind {
-                ERA => Message::Era { id, shard, step: Step::decode(reader)? },
-                ERA_TOLD => Message::EraTold { id, shard, eras: Eras::decode(reader)? },
+                ERA => Message::Era { id, shard, step: Step::decode(reader)?.checked()? },
+                ERA_TOLD => Message::EraTold { id, shard, eras: Eras::decode(reader)?.checked()? },
                 DATED => Message::Dated { id, shard },
                 _ => return Err(Malformed),
             });
@@ -210,16 +210,17 @@ impl Wire for Message {
         let (op, key) = (reader.varint()?, Key::decode(reader)?);
         Ok(match kind {
             QUERY => {
-                let (era, want_value) = (<Option<u64> as Field>::take(reader)?, take_bool(reader)?);
+                let era = <Option<u64> as Field>::take(reader)?.map(checked).transpose()?;
+                let want_value = take_bool(reader)?;
                 Message::Query { op, key, era, want_value }
             }
             STATE => Message::State { op, key, report: Report::decode(reader)? },
             STORE => {
                 let ask = Ask { stream: Stream::decode(reader)?, number: op };
-                let (era, register) = (reader.varint()?, Register::decode(reader)?);
+                let (era, register) = (take_era(reader)?, Register::decode(reader)?);
                 Message::Store { ask, key, era, register }
             }
-            REFUSED => Message::Refused { op, key, era: reader.varint()? },
+            REFUSED => Message::Refused { op, key, era: take_era(reader)? },
             BURY => Message::Bury { key, version: Version::decode(reader)? },
             ADOPT => Message::Adopt { walk: op, key, register: Register::decode(reader)? },
             LOOK => Message::Look { op, key },
@@ -285,6 +286,33 @@ mod tests {
             for len in 0..bytes.len() {
                 assert_eq!(Message::from_bytes(&bytes[..len]), Err(Malformed), "{message:?}");
             }
+        }
+    }
+
+    #[test]
+    fn eras_beyond_all_are_malformed() {
+        let key = Key::new(b"k");
+        let register = register(300, true);
+        let version = Version { era: u64::MAX, ..register.version };
+        let ask = Ask { stream: Stream { incarnation: Incarnation(3), worker: 1 }, number: 1 };
+        let (id, shard, era) = (5, Shard(7), u64::MAX);
+        for message in [
+            Message::Query { op: 1, key: key.clone(), era: Some(era), want_value: true },
+            Message::Store { ask, key: key.clone(), era, register: register.clone() },
+            Message::Store {
+                ask,
+                key: key.clone(),
+                era: 1,
+                register: Register { version, ..register },
+            },
+            Message::Refused { op: 1, key: key.clone(), era },
+            Message::Bury { key, version },
+            Message::Era { id, shard, step: Step::Advance { era } },
+            Message::Era { id, shard, step: Step::Close { era } },
+            Message::EraTold { id, shard, eras: Eras { now: era, closed: 4 } },
+            Message::EraTold { id, shard, eras: Eras { now: 4, closed: era } },
+        ] {
+            assert_eq!(Message::from_bytes(&message.to_bytes()), Err(Malformed), "{message:?}");
         }
     }
 }

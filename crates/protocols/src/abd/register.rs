@@ -4,6 +4,7 @@ use types::wire::put_varint;
 use types::{Malformed, Reader, Wire};
 
 use crate::toolkit::content::Content;
+use crate::toolkit::eras::take_era;
 use crate::toolkit::stamp::Stamp;
 use crate::uptime::Uptime;
 
@@ -33,14 +34,6 @@ impl Version {
     }
 }
 
-/// Far more eras than a shard can have: the next one never overflows.
-const ERA_MAX: u64 = 1 << 56;
-
-fn take_stamp(reader: &mut Reader<'_>) -> Result<(u64, Stamp), Malformed> {
-    let era = reader.varint()?;
-    if era < ERA_MAX { Ok((era, Stamp::decode(reader)?)) } else { Err(Malformed) }
-}
-
 impl Wire for Version {
     fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.era);
@@ -49,7 +42,7 @@ impl Wire for Version {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Version, Malformed> {
-        let (era, stamp) = take_stamp(reader)?;
+        let (era, stamp) = (take_era(reader)?, Stamp::decode(reader)?);
         match reader.u8()? {
             flag @ 0..=1 => Ok(Version { era, stamp, has_ended: flag == 1 }),
             _ => Err(Malformed),
@@ -102,7 +95,7 @@ impl Wire for Register {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Register, Malformed> {
-        let (era, stamp) = take_stamp(reader)?;
+        let (era, stamp) = (take_era(reader)?, Stamp::decode(reader)?);
         let (content, has_ended) = Content::take(reader)?;
         if has_ended && !content.is_empty() {
             return Err(Malformed);

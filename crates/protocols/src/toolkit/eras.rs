@@ -3,7 +3,24 @@
 //! A round moves all replicas from one era to the next, by the steps of [`Step`]. After it, no
 //! message of an earlier era counts, however late it comes.
 
+use types::{Malformed, Reader};
+
 use super::fields::{wire_enum, wire_struct};
+
+/// Far more eras than a shard can have: the next one never overflows.
+const ERA_MAX: u64 = 1 << 56;
+
+/// # Errors
+/// If no shard can have come to this era.
+pub fn checked(era: u64) -> Result<u64, Malformed> {
+    if era < ERA_MAX { Ok(era) } else { Err(Malformed) }
+}
+
+/// # Errors
+/// If these bytes are no era.
+pub fn take_era(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+    checked(reader.varint()?)
+}
 
 wire_struct! {
     /// The stored fields of a shard. Both only grow.
@@ -31,6 +48,12 @@ impl Eras {
         Eras { now, closed: 0 }
     }
 
+    /// # Errors
+    /// If no shard can have come to these eras.
+    pub fn checked(self) -> Result<Eras, Malformed> {
+        Ok(Eras { now: checked(self.now)?, closed: checked(self.closed)? })
+    }
+
     /// An era before which all others are over.
     #[must_use]
     pub fn closed(era: u64) -> Eras {
@@ -47,6 +70,17 @@ wire_enum! {
         2: Advance { era: u64 },
         /// No operation of an earlier era counts.
         3: Close { era: u64 },
+    }
+}
+
+impl Step {
+    /// # Errors
+    /// If no shard can come to its era.
+    pub fn checked(self) -> Result<Step, Malformed> {
+        match self {
+            Step::Ask {} => Ok(self),
+            Step::Advance { era } | Step::Close { era } => checked(era).map(|_| self),
+        }
     }
 }
 
