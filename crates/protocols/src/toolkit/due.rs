@@ -7,6 +7,9 @@ use base::Nanos;
 
 use crate::effects::{Effects, TimerId};
 
+/// Names taken at a time: other events come between those that are due together.
+const TAKEN_MAX: usize = 1_024;
+
 /// At most one deadline per name.
 #[derive(Debug)]
 pub struct Due<K> {
@@ -72,13 +75,14 @@ impl<K: Ord + Clone + Debug> Due<K> {
         self.armed.clear();
     }
 
-    /// Takes the names whose deadlines are over. Call it for the event of the timer.
+    /// Takes names whose deadlines are over, the first 1,024 of them: [`Self::arm`] asks for the
+    /// others. Call it for the event of the timer.
     pub fn take(&mut self, now: Nanos) -> Vec<K> {
         while self.armed.first().is_some_and(|&at| at <= now) {
             self.armed.pop_first();
         }
         let mut taken = Vec::new();
-        while self.order.first().is_some_and(|(at, _)| *at <= now) {
+        while taken.len() < TAKEN_MAX && self.order.first().is_some_and(|(at, _)| *at <= now) {
             if let Some((_, name)) = self.order.pop_first() {
                 self.at.remove(&name);
                 taken.push(name);
@@ -124,6 +128,18 @@ mod tests {
         }
         let far = fx.timers.iter().filter(|(_, at)| *at == Nanos(1_000));
         assert_eq!(far.count(), 1);
+    }
+
+    #[test]
+    fn names_due_together_are_taken_in_parts() {
+        let mut due = Due::new(TimerId(0));
+        let mut fx = Effects::<()>::default();
+        (0..=TAKEN_MAX).for_each(|name| due.set(name, Nanos(5)));
+        due.arm(&mut fx);
+        assert_eq!(due.take(Nanos(6)).len(), TAKEN_MAX);
+        due.arm(&mut fx);
+        assert_eq!(fx.timers.len(), 2, "the rest is due at once");
+        assert_eq!(due.take(Nanos(6)), [TAKEN_MAX]);
     }
 
     #[test]
