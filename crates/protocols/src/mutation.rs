@@ -106,6 +106,8 @@ base::mutations! {
     EndUnstored = "end-unstored",
     /// A value at a minority is not given to the others before its end.
     EndUncounted = "end-uncounted",
+    /// The recovery of a shard goes on although the shard is forgotten again.
+    RecoveryGoesOn = "recovery-goes-on",
     /// A recovering replica asks a majority that includes itself.
     RecoverFromSelf = "recover-from-self",
     /// A tombstone is removed once a majority holds it.

@@ -178,6 +178,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::ReadCommittedOnly
         | Mutation::CommitAnyVote
         | Mutation::AnswerNewer => &["classic-paxos"],
+        Mutation::RecoveryGoesOn => &["abd", "caspaxos", "classic-paxos"],
         Mutation::AcceptBelowPromise => &["rmwpaxos", "classic-paxos"],
         Mutation::HandOnBeforeDurable
         | Mutation::ReadDirty

@@ -89,6 +89,7 @@ mod mistakes {
         "zab-never-notes",
         "zab-resends-copied",
         "end-uncounted",
+        "recovery-goes-on",
         "zab-reads-behind",
         "zab-adopts-older",
         "zab-forgets-deletions",

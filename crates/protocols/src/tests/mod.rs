@@ -7,6 +7,7 @@ mod asks;
 mod chains;
 mod damage;
 mod explore;
+mod forgotten;
 mod groups;
 mod mutants;
 mod node;
@@ -133,6 +134,13 @@ impl<P: Protocol> World<P> {
 
     /// A client asks a node that is up.
     fn ask(&mut self, index: usize, key: usize, ask: Ask) -> Tag {
+        let request = self.request(index, key, ask);
+        let tag = request.tag;
+        self.step(index, Event::Request(request));
+        tag
+    }
+
+    fn request(&mut self, index: usize, key: usize, ask: Ask) -> Request {
         self.clock += 1;
         let tag = Tag(self.clock);
         let key = self.keys[key].clone();
@@ -143,9 +151,7 @@ impl<P: Protocol> World<P> {
         let command = ask.command();
         self.asked.insert(tag, Asked { node: index, incarnation, key: key.clone(), ask, op });
         let session = SessionId(tag.0);
-        let request = Request { tag, session, key, command, asked_at: self.now };
-        self.step(index, Event::Request(request));
-        tag
+        Request { tag, session, key, command, asked_at: self.now }
     }
 
     /// Runs one event and the turn that it begins, unless the turn goes on.
@@ -262,10 +268,14 @@ impl<P: Protocol> World<P> {
     }
 
     fn complete(&mut self, tag: Tag, outcome: Outcome) {
-        let Some(asked) = self.asked.get(&tag) else { return };
         if self.outcomes.contains_key(&tag) {
             return self.fail(format!("{tag:?} was answered twice"));
         }
+        // It is no command, such as a listing.
+        let Some(asked) = self.asked.get(&tag) else {
+            self.outcomes.insert(tag, outcome);
+            return;
+        };
         self.clock += 1;
         let told = match &outcome {
             Outcome::Reply(reply) => checker::Outcome::Returned(asked.ask.output(reply)),
@@ -413,7 +423,8 @@ impl<P: Protocol> World<P> {
 
     /// The medium has lost a register, and the worker has found out.
     fn damage(&mut self, index: usize, key: usize) {
-        let (key, shard) = (self.keys[key].clone(), self.shard());
+        let key = self.keys[key].clone();
+        let shard = key.shard();
         self.note(|| format!("node {index}: {key:?} is damaged"));
         self.nodes[index].cache.lose(&key);
         self.nodes[index].cache.set_forgotten(shard, true);

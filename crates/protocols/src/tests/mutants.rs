@@ -3,10 +3,12 @@
 
 use super::chains;
 use super::explore::explore;
+use super::forgotten::forgotten_again;
 use super::reviewed;
 use super::schedules as play;
 use super::tombstones;
 use super::zab::{regressions as zab_faults, schedules as zab};
+use crate::abd::Abd;
 use crate::caspaxos::{self, CasPaxos};
 use crate::classic_paxos::ClassicPaxos;
 use crate::configured::Configured;
@@ -82,6 +84,16 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::UpForCopy, Catch::Craq(1_000)),
     (Mutation::NoTable, Catch::Craq(1_000)),
     (Mutation::EndUncounted, Catch::Schedule(reviewed::abd_value_at_a_minority)),
+    // The second loss comes before a page, before its registers, and at the end.
+    (Mutation::RecoveryGoesOn, Catch::Schedule(|| forgotten_again::<Abd>("Page {"))),
+    (Mutation::RecoveryGoesOn, Catch::Schedule(|| forgotten_again::<Abd>("Adopt {"))),
+    (Mutation::RecoveryGoesOn, Catch::Schedule(|| forgotten_again::<Abd>("Recovered {"))),
+    (Mutation::RecoveryGoesOn, Catch::Schedule(|| forgotten_again::<CasPaxos>("Page {"))),
+    (Mutation::RecoveryGoesOn, Catch::Schedule(|| forgotten_again::<CasPaxos>("Recover {"))),
+    (Mutation::RecoveryGoesOn, Catch::Schedule(|| forgotten_again::<CasPaxos>("Recovered {"))),
+    (Mutation::RecoveryGoesOn, Catch::Schedule(|| forgotten_again::<ClassicPaxos>("Page {"))),
+    (Mutation::RecoveryGoesOn, Catch::Schedule(|| forgotten_again::<ClassicPaxos>("Recover {"))),
+    (Mutation::RecoveryGoesOn, Catch::Schedule(|| forgotten_again::<ClassicPaxos>("Recovered {"))),
     (Mutation::ZabResendsCopied, Catch::Schedule(zab_faults::write_that_a_copy_includes)),
     (Mutation::NoFloor, Catch::Schedule(play::craq_late_version_of_a_deleted_key)),
     (Mutation::MintBelowFloor, Catch::Craq(4_000)),

@@ -21,7 +21,7 @@ use crate::toolkit::state::{OpId, Registry, State};
 pub(super) const A: usize = 0;
 pub(super) const B: usize = 1;
 pub(super) const C: usize = 2;
-const D: usize = 3;
+pub(super) const D: usize = 3;
 const E: usize = 4;
 
 impl<P: Protocol> World<P> {
@@ -45,7 +45,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// Delivers messages to one node in one turn.
-    fn deliver_together(&mut self, letters: Vec<Letter<P::Message>>) {
+    pub(super) fn deliver_together(&mut self, letters: Vec<Letter<P::Message>>) {
         let Some(to) = letters.first().map(|letter| letter.to) else { return };
         for Letter { from, message, .. } in letters {
             self.run(to, Event::Peer { from, message });
@@ -75,7 +75,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// The messages of a node to itself arrive.
-    fn carry_own(&mut self, index: usize) {
+    pub(super) fn carry_own(&mut self, index: usize) {
         while self.deliver_own(index) {}
     }
 

@@ -17,6 +17,7 @@ use super::pages::{
 };
 use super::walk::{Merged, Overdue, Page, Purpose, Walk};
 use crate::effects::{Scan, TimerId};
+use crate::mutation::{self, Mutation};
 use crate::protocol::{Env, Peer, Scanned, Scope, Stats};
 use crate::replicas::{Places, ReplicaSet};
 
@@ -167,6 +168,9 @@ impl<E: Paged> Pager<E> {
     /// Ends the recovery of this shard: its registers are forgotten again. Another one begins once
     /// [`Pager::on_forgotten`] is called.
     pub fn end_recovery(&mut self, cx: &mut PagedScope<'_, E>, shard: Shard) {
+        if mutation::is(Mutation::RecoveryGoesOn) {
+            return;
+        }
         let walks: Vec<u64> = (self.walks.iter())
             .filter(|(_, walk)| walk.purpose == Purpose::Recover { shard })
             .map(|(&id, _)| id)
