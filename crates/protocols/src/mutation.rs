@@ -106,6 +106,8 @@ base::mutations! {
     EndUnstored = "end-unstored",
     /// A value at a minority is not given to the others before its end.
     EndUncounted = "end-uncounted",
+    /// A replica that missed the end of a value does not store it.
+    EndMissed = "end-missed",
     /// The recovery of a shard goes on although the shard is forgotten again.
     RecoveryGoesOn = "recovery-goes-on",
     /// A recovering replica asks a majority that includes itself.
@@ -272,6 +274,10 @@ base::mutations! {
     NoTable = "craq-no-table",
     /// The head runs a command that its origin has given up behind a newer one.
     RunsLateSteers = "craq-runs-late-steers",
+    /// A command that an earlier head may have run is answered without a version of this epoch.
+    RepeatsUnseen = "craq-repeats-unseen",
+    /// A register does not name a command whose reply is too long to keep.
+    ForgetsLong = "craq-forgets-long",
     /// A version is committed without the shadows.
     ShadowsAreNoEnd = "craq-shadows-are-no-end",
     /// A late version of a deleted key counts though its register is removed.

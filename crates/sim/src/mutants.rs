@@ -167,6 +167,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::BareNumber
         | Mutation::EndUnstored
         | Mutation::EndUncounted
+        | Mutation::EndMissed
         | Mutation::RecoverFromSelf => &["abd"],
         Mutation::ValidateByMajority
         | Mutation::AckLosingRmw
@@ -185,6 +186,8 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::UpForCopy
         | Mutation::NoTable
         | Mutation::RunsLateSteers
+        | Mutation::RepeatsUnseen
+        | Mutation::ForgetsLong
         | Mutation::NoFloor
         | Mutation::MintBelowFloor
         | Mutation::FloorOverPends

@@ -14,6 +14,7 @@ use super::message::Message;
 use super::operation::Kind;
 use super::register::Register;
 use super::{Abd, Cx};
+use crate::mutation::{self, Mutation};
 use crate::protocol::{Scanned, ScannedRegister};
 use crate::register_cache::CachedRegister;
 use crate::toolkit::asks::Ask;
@@ -75,6 +76,9 @@ impl Abd {
     pub(super) fn on_end_looked(&mut self, cx: &mut Cx<'_>, id: u64, newest: &Register) {
         let Some(op) = self.remove(id) else { return };
         if newest.content.expiry.is_none() {
+            if mutation::is(Mutation::EndMissed) {
+                return;
+            }
             // This replica may have missed it.
             let (me, register) = (cx.replicas.me(), newest.clone());
             let ask = Ask { stream: self.stream, number: 0 };

@@ -120,9 +120,8 @@ impl Craq {
     /// head. A version of this epoch replaces it before the command is answered without effect.
     pub(super) fn may_have_run(&self, cx: &Cx<'_, '_>, key: &Key, version: Version) -> bool {
         let epoch = cx.configuration.epoch;
-        let Some(lane) = self.lanes.get(key).filter(|_| version.epoch < epoch) else {
-            return false;
-        };
+        let is_old = version.epoch < epoch && !mutation::is(Mutation::RepeatsUnseen);
+        let Some(lane) = self.lanes.get(key).filter(|_| is_old) else { return false };
         let is_again = |it: &Waiting| it.seq.is_some() && it.numbered_in < epoch;
         lane.steered.iter().any(|it| it.is_again) || lane.waiting.iter().any(is_again)
     }
@@ -241,7 +240,9 @@ impl Craq {
                 Effect::Changed { content, reply } => {
                     batch.register.content = content;
                     let brief = register::brief(&reply);
-                    batch.register.note(Ran { origin: serial, worker, seq, reply: brief });
+                    if brief.is_some() || !mutation::is(Mutation::ForgetsLong) {
+                        batch.register.note(Ran { origin: serial, worker, seq, reply: brief });
+                    }
                     batch.add(Origin::Steered(next.from), reply);
                 }
                 // It is a read: of a value that is not committed yet, it has to wait.

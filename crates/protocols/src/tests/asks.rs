@@ -14,6 +14,8 @@ pub(super) enum Ask {
     /// With a time to live of [`TTL`].
     SetExpiring(u8),
     Append(u8),
+    /// The same with a reply of [`LONG`] bytes: each is the new length.
+    AppendTold(u8),
     SetIfAbsent(u8),
     Delete,
     /// A delete whose reply does not depend on the state.
@@ -21,6 +23,8 @@ pub(super) enum Ask {
 }
 
 pub(super) struct Asks;
+
+pub(super) const LONG: usize = 300;
 
 pub(super) const TTL: Millis = Millis(100);
 
@@ -31,6 +35,7 @@ impl Ask {
             Ask::Set(byte) => (Access::Write, vec![b's', byte]),
             Ask::SetExpiring(byte) => (Access::Write, vec![b'x', byte]),
             Ask::Append(byte) => (Access::Update, vec![b'a', byte]),
+            Ask::AppendTold(byte) => (Access::Update, vec![b'l', byte]),
             Ask::SetIfAbsent(byte) => (Access::Update, vec![b'n', byte]),
             Ask::Delete => (Access::Update, vec![b'd']),
             Ask::Remove => (Access::Write, vec![b'r']),
@@ -44,7 +49,7 @@ impl Ask {
             Ask::Get => KvInput::Get,
             Ask::Set(byte) => KvInput::Set(one(byte)),
             Ask::SetExpiring(byte) => KvInput::SetExpiring(one(byte), ExpiryTag(byte.into())),
-            Ask::Append(byte) => KvInput::Append(one(byte)),
+            Ask::Append(byte) | Ask::AppendTold(byte) => KvInput::Append(one(byte)),
             Ask::SetIfAbsent(byte) => KvInput::SetIfAbsent(one(byte)),
             Ask::Delete => KvInput::Del,
             Ask::Remove => KvInput::Expire(None),
@@ -56,6 +61,9 @@ impl Ask {
             Reply::Simple(_) => KvOutput::Done,
             Reply::Boolean(false) => KvOutput::Refused,
             Reply::Integer(number) => KvOutput::Integer(*number),
+            Reply::Bulk(told) if matches!(self, Ask::AppendTold(_)) => {
+                KvOutput::Integer(i64::from(told[0]))
+            }
             Reply::Bulk(value) => KvOutput::Value(Some(value[..].into())),
             Reply::Null => KvOutput::Value(None),
             other => panic!("{other:?} is no reply of these tests"),
@@ -74,6 +82,11 @@ impl Update for Asks {
             (b'a', value) => {
                 let value = [value.unwrap_or_default(), &body[1..]].concat();
                 let reply = Reply::Integer(value.len() as i64);
+                set(value, reply)
+            }
+            (b'l', value) => {
+                let value = [value.unwrap_or_default(), &body[1..]].concat();
+                let reply = Reply::bulk(vec![value.len() as u8; LONG]);
                 set(value, reply)
             }
             (b'x', _) => {

@@ -12,6 +12,7 @@ mod groups;
 mod mutants;
 mod node;
 mod readiness;
+mod repeats;
 mod reviewed;
 mod schedules;
 mod template;
