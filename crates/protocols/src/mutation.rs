@@ -250,6 +250,8 @@ base::mutations! {
     OldEpochCounts = "group-old-epoch-counts",
     /// A range of acknowledgements leaves once its first one is durable.
     RangeByFirstTicket = "hermes-range-by-first-ticket",
+    /// Commits of a turn leave at its end, though their receivers may have forgotten the asks.
+    CommitsLate = "hermes-commits-late",
     /// A range of acknowledgements covers numbers that did not come.
     RangesOverGaps = "hermes-ranges-over-gaps",
     /// A message counts though its sender is another process than the configuration names.

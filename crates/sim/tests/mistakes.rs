@@ -93,6 +93,7 @@ mod mistakes {
         "recovery-goes-on",
         "craq-repeats-unseen",
         "craq-forgets-long",
+        "hermes-commits-late",
         "zab-reads-behind",
         "zab-adopts-older",
         "zab-forgets-deletions",

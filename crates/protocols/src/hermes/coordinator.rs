@@ -102,7 +102,7 @@ impl Hermes {
         origin: Option<Origin>,
     ) {
         let number = self.asks.add(Asked { key: key.clone(), acks: 0 });
-        if Outstanding::<Asked>::ends_batch(number) {
+        if Outstanding::<Asked>::ends_batch(number) && !mutation::is(Mutation::CommitsLate) {
             self.send_validated(cx);
         }
         let since = cx.now;

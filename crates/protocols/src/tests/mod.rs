@@ -8,6 +8,7 @@ mod chains;
 mod damage;
 mod explore;
 mod forgotten;
+mod full_turns;
 mod groups;
 mod mutants;
 mod node;

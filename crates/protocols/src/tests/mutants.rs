@@ -4,6 +4,7 @@
 use super::chains;
 use super::explore::explore;
 use super::forgotten::forgotten_again;
+use super::full_turns;
 use super::repeats;
 use super::reviewed;
 use super::schedules as play;
@@ -87,6 +88,7 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::RepeatsUnseen, Catch::Schedule(repeats::craq_repeat_without_effect)),
     (Mutation::ForgetsLong, Catch::Schedule(repeats::craq_long_reply_of_a_dead_head)),
     (Mutation::ForgetsLong, Catch::Schedule(repeats::craq_long_reply_at_the_next_head)),
+    (Mutation::CommitsLate, Catch::Schedule(full_turns::hermes_commits_of_a_full_turn)),
     (Mutation::EndUncounted, Catch::Schedule(reviewed::abd_value_at_a_minority)),
     (Mutation::EndMissed, Catch::Schedule(reviewed::abd_end_that_a_replica_missed)),
     // The second loss comes before a page, before its registers, and at the end.
