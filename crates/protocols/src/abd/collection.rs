@@ -19,7 +19,7 @@
 //! have taken all steps.
 
 use base::sometimes;
-use types::{AmnesiaCount, Key, NodeId, Shard};
+use types::{AmnesiaCount, Key, Malformed, NodeId, Shard};
 
 use super::message::Message;
 use super::operation::{Kind, Operation, Phase};
@@ -32,7 +32,7 @@ use crate::quorum::Tally;
 use crate::register_cache::CachedRegister;
 use crate::toolkit::back_off::RESEND_MAX;
 use crate::toolkit::burials::AGAIN;
-use crate::toolkit::eras::{Eras, Step};
+use crate::toolkit::eras::{Eras, Step, checked};
 
 /// The coordinator.
 impl Abd {
@@ -157,8 +157,12 @@ impl Abd {
         let above = round.batch.values().map(|version| version.era).max().unwrap_or(0);
         match step {
             Step::Ask {} => {
-                let era = round.eras.now.max(above).saturating_add(1);
-                self.step(cx, shard, Step::Advance { era });
+                let next = round.eras.now.max(above).saturating_add(1);
+                match checked(next) {
+                    Ok(era) => self.step(cx, shard, Step::Advance { era }),
+                    // Peers would refuse it as malformed.
+                    Err(Malformed) => self.give_up(cx, shard),
+                }
             }
             Step::Advance { .. } if mutation::is(Mutation::BuryUnclosed) => self.bury(cx, shard),
             Step::Advance { era } => self.step(cx, shard, Step::Close { era }),

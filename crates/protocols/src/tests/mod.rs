@@ -4,6 +4,7 @@
 //! `explore` draws schedules at random. `schedules` plays those that single mutants need.
 
 mod asks;
+mod bounds;
 mod chains;
 mod damage;
 mod explore;

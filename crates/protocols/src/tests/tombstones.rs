@@ -16,7 +16,11 @@ const ALL: [usize; 3] = [A, B, C];
 
 impl<P: Protocol> World<P> {
     /// Lets time pass at all nodes. Messages arrive in between, unless they are withheld.
-    fn idle_but(&mut self, millis: u64, is_withheld: impl Fn(&Letter<P::Message>) -> bool) {
+    pub(super) fn idle_but(
+        &mut self,
+        millis: u64,
+        is_withheld: impl Fn(&Letter<P::Message>) -> bool,
+    ) {
         for _ in 0..millis.div_ceil(10) {
             loop {
                 self.bag.retain(|letter| !is_withheld(letter));
@@ -31,28 +35,33 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    fn idle_all(&mut self, millis: u64) {
+    pub(super) fn idle_all(&mut self, millis: u64) {
         self.idle_but(millis, |_| false);
     }
 
-    fn is_absent(&self, index: usize, key: usize) -> bool {
+    pub(super) fn is_absent(&self, index: usize, key: usize) -> bool {
         matches!(self.nodes[index].cache.get(&self.keys[key]), CachedRegister::Absent)
     }
 
     /// The node that runs the first round, and the others.
-    fn by_turn(&self) -> [usize; 3] {
+    pub(super) fn by_turn(&self) -> [usize; 3] {
         let first = usize::from(self.shard().0) % 3;
         [first, (first + 1) % 3, (first + 2) % 3]
     }
 
-    fn ask_and_end(&mut self, index: usize, key: usize, ask: Ask) {
+    pub(super) fn ask_and_end(&mut self, index: usize, key: usize, ask: Ask) {
         let tag = self.ask(index, key, ask);
         self.done(tag);
         self.drain();
     }
 }
 
-fn goes<M: std::fmt::Debug>(letter: &Letter<M>, from: usize, to: usize, part: &str) -> bool {
+pub(super) fn goes<M: std::fmt::Debug>(
+    letter: &Letter<M>,
+    from: usize,
+    to: usize,
+    part: &str,
+) -> bool {
     let is_way = usize::from(letter.from.node.0) == from + 1 && letter.to == to;
     is_way && format!("{:?}", letter.message).starts_with(part)
 }
