@@ -102,7 +102,7 @@ pub struct Abd {
     /// The stores of this turn.
     stored: Collector,
     ops: BTreeMap<u64, Operation>,
-    behind: Behind<(Nanos, Request)>,
+    behind: Behind<Request>,
     due: Due<u64>,
     /// Registers being recovered one by one. They are pinned.
     recovering: BTreeMap<Key, u64>,

@@ -33,16 +33,16 @@ impl Abd {
             return cx.fx.reply(request.tag, Outcome::NoQuorum);
         }
         let place = (request.session, request.key.clone());
-        if let Some((asked_at, request)) = self.behind.wait(&place, (cx.now, request))
-            && self.begin(cx, asked_at, request)
+        if let Some(request) = self.behind.wait(&place, request)
+            && self.begin(cx, request)
         {
             self.behind.begin(place);
         }
     }
 
     /// False when the request was answered at once.
-    pub(super) fn begin(&mut self, cx: &mut Cx<'_>, asked_at: Nanos, request: Request) -> bool {
-        let Request { tag, session, key, command, .. } = request;
+    pub(super) fn begin(&mut self, cx: &mut Cx<'_>, request: Request) -> bool {
+        let Request { tag, session, key, command, asked_at } = request;
         let deadline = asked_at + self.env.request_timeout;
         if deadline <= cx.now {
             cx.fx.reply(tag, Outcome::NoQuorum);
@@ -208,8 +208,8 @@ impl Abd {
     pub(super) fn next_of_lane(&mut self, cx: &mut Cx<'_>, id: u64, session: SessionId) {
         let Some(op) = self.remove(id) else { return };
         let place = (session, op.key);
-        while let Some((asked_at, request)) = self.behind.next(&place)
-            && !self.begin(cx, asked_at, request)
+        while let Some(request) = self.behind.next(&place)
+            && !self.begin(cx, request)
         {}
     }
 

@@ -1,9 +1,13 @@
 //! Bounds of the work of abd, and of the time that it takes.
 
-use super::World;
+use base::Nanos;
+use types::{SessionId, Tag};
+
 use super::asks::Ask;
 use super::schedules::{A, B, C};
+use super::{REQUEST_TIMEOUT, World};
 use crate::abd::Abd;
+use crate::protocol::{Event, Request};
 use crate::toolkit::eras::{Eras, checked};
 
 /// A round would lead to an era that no peer takes.
@@ -22,4 +26,20 @@ fn last_era_of_abd_stays() {
         assert!(!world.is_absent(node, 0));
     }
     assert_eq!(world.judge(&[A, B, C]), Ok(()));
+}
+
+/// Its register was loaded meanwhile.
+#[test]
+fn request_that_waited_too_long_is_refused() {
+    let mut world = World::<Abd>::new(3, false, 7);
+    let asked_at = world.now;
+    world.now = asked_at + REQUEST_TIMEOUT;
+    let mut ask = |tag, asked_at| {
+        let (tag, session, key) = (Tag(tag), SessionId(tag), world.keys[0].clone());
+        let request = Request { tag, session, key, command: Ask::Set(1).command(), asked_at };
+        world.step(A, Event::Request(request));
+        !world.bag.is_empty()
+    };
+    assert!(!ask(1, asked_at), "no replica is asked");
+    assert!(ask(2, asked_at + Nanos(1)));
 }
