@@ -183,18 +183,16 @@ impl Group {
         }
     }
 
-    /// `is_lost`: there was a record, so the stores may hold an image.
-    pub(crate) fn start(&mut self, cx: &mut Cx<'_>, record: Option<LocalRecord>, is_lost: bool) {
+    pub(crate) fn start(&mut self, cx: &mut Cx<'_>, record: Option<LocalRecord>) {
         (self.started, self.known_since) = (cx.now, cx.now);
         match record {
             Some(record) => self.record = record,
-            None if is_lost && !self.settings.is_volatile => self.keep_rest(cx),
             None => self.renew(cx),
         }
-        if record.is_some_and(|record| record.content == Content::Stale) {
-            self.erase(cx);
-        } else if record.is_some() && self.settings.is_volatile {
+        if record.is_some() && self.settings.is_volatile {
             self.renew(cx);
+        } else if record.is_some_and(|record| record.content == Content::Stale) {
+            self.erase(cx);
         }
         if mutation::is(Mutation::VolatilePromise) {
             self.record.promised = Epoch(0);

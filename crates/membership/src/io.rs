@@ -23,11 +23,9 @@ pub enum RegisterResult {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// The first input. The data directory is locked, and `records` is all that is kept there. The
-    /// records of groups in `lost` were there once, and cannot be read any more.
+    /// The first input. The data directory is locked, and `records` is all that is kept there.
     Start {
         records: Vec<(Database, LocalRecord)>,
-        lost: Vec<Database>,
     },
     /// A control link to a peer stands.
     PeerUp {

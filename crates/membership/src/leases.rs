@@ -268,8 +268,11 @@ impl Group {
             .filter(|(accuser, accused)| usable.contains(accuser) && usable.contains(accused))
             .collect();
         let mut guilty = BTreeSet::new();
-        let place =
-            |node: NodeId| self.known.value().and_then(|value| value.configuration.place(node));
+        // A node that is left out already comes before the one that accuses it.
+        let place = |node: NodeId| {
+            let place = self.known.value().and_then(|value| value.configuration.place(node));
+            place.unwrap_or(usize::MAX)
+        };
         while !open.is_empty() {
             let weight = |node: NodeId| {
                 let accusers = open.iter().filter(|(_, accused)| *accused == node).count();

@@ -70,6 +70,8 @@ base::mutations! {
     LossErases = "membership-loss-erases",
     /// An operator's order is obeyed at a node that is cut off.
     OrderCutOff = "membership-order-cut-off",
+    /// A member leaves out another one that it does not hear, although others hear it.
+    LeavesOutUnheard = "membership-leaves-out-unheard",
     /// An active value that was not installed is not looked for.
     NoPolling = "membership-no-polling",
     /// Heartbeats ask for leases of an epoch that is wedging.

@@ -303,17 +303,28 @@ impl Group {
         // A distrusted full member is better than none.
         let choice = self.choice(cx, value, &usable);
         let choice = choice.or_else(|| self.choice(cx, value, &self.audible(cx)));
+        // A kept image may be lost before its epoch begins, and a full member may come back.
+        let is_kept = value.is_some_and(|it| matches!(it.decree, Some(Decree::Image { .. })));
+        if choice.is_none() && is_kept {
+            let plain = value.map(|value| GroupValue { decree: None, ..value.clone() });
+            if let Some(choice) = self.choice(cx, plain.as_ref(), &usable) {
+                return self.write(cx, choice, None);
+            }
+        }
         let Some(choice) = choice else {
             let begins = value.is_none_or(|value| {
                 value.last_active().is_none() || value.decree == Some(Decree::Empty)
             });
             return if begins { Draft::Fine } else { Draft::Lost };
         };
-        let Some(value) = value else { return self.write(cx, choice) };
+        let Some(value) = value else { return self.write(cx, choice, None) };
+        if value.is_active() && value.members().iter().any(|one| self.is_elsewhere(cx, one.node)) {
+            return Draft::Fine;
+        }
         match (choice.members == value.members(), value.phase) {
             (true, Phase::Active) => Draft::Fine,
             (true, Phase::Wedging) => Draft::Continue(value.epoch()),
-            (false, _) => self.write(cx, choice),
+            (false, _) => self.write(cx, choice, value.decree),
         }
     }
 
@@ -336,8 +347,18 @@ impl Group {
         })
     }
 
-    fn write(&self, cx: &Cx<'_>, choice: Choice) -> Draft {
-        let decree = self.known.value().and_then(|value| value.decree);
+    /// True for a node that others hear, and this one does not. They decide about it: two members
+    /// that do not hear each other would leave each other out in turns. If writes stall, one of
+    /// them is accused.
+    fn is_elsewhere(&self, cx: &Cx<'_>, node: NodeId) -> bool {
+        let is_accused = || self.accusations.keys().any(|&(_, accused)| accused == node);
+        cx.peers.is_silent(node, cx.now)
+            && cx.peers.is_heard_by_others(node, cx.now)
+            && !is_accused()
+            && !mutation::is(Mutation::LeavesOutUnheard)
+    }
+
+    fn write(&self, cx: &Cx<'_>, choice: Choice, decree: Option<Decree>) -> Draft {
         self.next(cx, choice, decree).map_or(Draft::UsedUp, |value| Draft::Write(Box::new(value)))
     }
 

@@ -101,7 +101,7 @@ impl Membership {
 
     fn handle(&mut self, step: Step, input: Input, out: &mut Vec<Effect>) {
         match input {
-            Input::Start { records, lost } => self.start(step, &records, &lost, out),
+            Input::Start { records } => self.start(step, &records, out),
             Input::PeerUp { node, incarnation } => {
                 if self.peers.note(node, incarnation) && !self.groups.is_empty() {
                     let heartbeat = self.heartbeat(step, out);
@@ -138,17 +138,10 @@ impl Membership {
         }
     }
 
-    fn start(
-        &mut self,
-        step: Step,
-        records: &[(Database, LocalRecord)],
-        lost: &[Database],
-        out: &mut Vec<Effect>,
-    ) {
+    fn start(&mut self, step: Step, records: &[(Database, LocalRecord)], out: &mut Vec<Effect>) {
         self.each(step, out, |group, cx| {
             let record = records.iter().find(|(one, _)| *one == group.settings.group);
-            let is_lost = lost.contains(&group.settings.group);
-            group.start(cx, record.map(|(_, record)| *record), is_lost);
+            group.start(cx, record.map(|(_, record)| *record));
         });
         self.tick(step, out);
     }

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod choices;
+mod cut_pair;
 mod data;
 mod heal;
 mod losses;

@@ -33,7 +33,7 @@ fn run(world: &mut World, seed: u64) -> Check {
 
 impl World {
     /// Nodes form their group undisturbed.
-    fn form(&mut self) -> Check {
+    pub(super) fn form(&mut self) -> Check {
         let all = self.all();
         for _ in 0..400 {
             if self.is_settled(&all) {

@@ -1,13 +1,13 @@
 //! Schedules about images that are damaged or gone, and the orders of an operator after them.
 
-use types::{Epoch, GroupMember, NodeId, Role, Serial};
+use types::{Epoch, GroupMember, ImageId, NodeId, Role, Serial};
 
 use super::rules::{
     IMAGE, MS, Single, active, configuration, full, has_installed, lease_beat, ms, raw, record,
-    report, shadow, swapped, tokens,
+    report, shadow, swapped, tokens, wedging,
 };
 use super::world::GROUP;
-use crate::message::{GroupBeat, Heartbeat, Message};
+use crate::message::{GroupBeat, Heartbeat, ImageReport, Message};
 use crate::{Content, Decree, Effect, Input, LocalRecord, Report};
 
 /// An old copy may be all that an operator has left.
@@ -61,26 +61,36 @@ pub(super) fn rest_of_a_damaged_image_is_kept_until_a_full_member_is_heard() {
     assert!(again.tick_at(again.now + MS).iter().any(erases), "another member has everything");
 }
 
-/// The stores may hold all that there is, although the record is gone.
+/// A volatile image ends with its process, whatever its content.
 #[test]
-fn stores_without_their_record_are_kept_until_a_full_member_is_heard() {
-    let erases = |effect: &Effect| matches!(effect, Effect::Erase { .. });
-    let mut single = Single::start_with(None, vec![GROUP]);
-    single.answer_read(Some(raw(&active(4, &[full(1), full(2)]))));
-    single.seal(4);
-    let effects = single.pass_alone_with(3, ms(100));
-    assert!(!effects.iter().any(erases));
-    assert_eq!(has_installed(&effects), [(Epoch(4), None)]);
-    let record = single.service.status(GROUP).expect("a group").record;
-    assert_eq!((record.promised, record.content), (Epoch(4), Content::Partial));
-    assert_ne!(record.image, IMAGE);
-    single.beat(2, 1, lease_beat(2, 4));
-    assert!(single.tick_at(single.now + MS).iter().any(erases));
-    // Without a group there is no image.
-    let mut single = Single::start_with(None, vec![GROUP]);
-    assert!(!single.out.iter().any(erases));
-    single.answer_read(None);
-    assert!(single.take().iter().any(erases));
+fn volatile_image_never_outlives_its_process() {
+    for content in [Content::Whole, Content::Stale, Content::Blank] {
+        let single = Single::start_with(Some(record(1, content)), |group| group.is_volatile = true);
+        let status = single.service.status(GROUP).expect("a group");
+        assert_ne!(status.record.image, IMAGE, "{content:?}");
+    }
+}
+
+/// The operator keeps an image of node 3, which is lost before its epoch begins. Then a node comes
+/// back that was full in the last active epoch.
+#[test]
+fn full_member_goes_before_a_kept_image_that_is_lost() {
+    let mut single = Single::start(Some(record(1, Content::Partial)));
+    let mut value = wedging(&active(1, &[full(2)]), &[full(3)]);
+    value.decree = Some(Decree::Image { node: NodeId(3), image: ImageId(7) });
+    single.register = Some(raw(&value));
+    single.answer_read(Some(raw(&value)));
+    single.seal(2);
+    single.take();
+    let lost = report(3, Content::Blank);
+    let lost = GroupBeat { report: lost, ..lease_beat(3, 0) };
+    let effects = single.pass(ms(4_000), &[(3, lost.clone())]);
+    assert_eq!(swapped(&effects), [], "no full member is heard");
+    let back = ImageReport { joined: Epoch(1), ..report(2, Content::Whole) };
+    let back = GroupBeat { report: back, ..lease_beat(2, 0) };
+    let values = swapped(&single.pass(ms(2_000), &[(2, back), (3, lost)]));
+    assert_eq!((values[0].decree, values[0].epoch()), (None, Epoch(3)));
+    assert_eq!(values[0].members()[0], full(2));
 }
 
 #[test]
@@ -141,7 +151,7 @@ pub(super) fn order_is_refused_at_a_node_that_is_cut_off() {
     assert_eq!(order(&mut single), 0, "the member may be starting");
     single.pass(ms(4_000), &[]);
     assert_eq!(order(&mut single), 0, "no majority was heard");
-    single.pass(ms(4_000), &[(3, lease_beat(3, 0))]);
+    single.pass_hearing(ms(4_000), &[(3, lease_beat(3, 0))], &[1, 2]);
     assert_eq!(order(&mut single), 0, "node 3 hears the member");
     single.pass_alone_with(3, ms(100));
     single.pass(ms(400), &[]);

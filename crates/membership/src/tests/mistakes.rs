@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::chaos::explore;
-use super::{choices, losses, rules};
+use super::{choices, cut_pair, losses, rules};
 use crate::mutation::{self, Mutation};
 
 /// The check that catches a mutation.
@@ -53,6 +53,9 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::NoStallEvidence => {
             Catch::Schedule(rules::member_that_does_not_acknowledge_is_left_out)
         }
+        Mutation::LeavesOutUnheard => Catch::Schedule(
+            cut_pair::epochs_do_not_alternate_between_two_that_do_not_hear_each_other,
+        ),
         Mutation::MissingForgotten => Catch::Schedule(rules::member_without_seal_is_distrusted),
         _ => Catch::From(0),
     }

@@ -3,9 +3,7 @@
 use base::{Nanos, Prng};
 use bytes::Bytes;
 use types::wire::Wire as _;
-use types::{
-    Configuration, Database, Epoch, GroupMember, ImageId, Incarnation, NodeId, Role, Serial,
-};
+use types::{Configuration, Epoch, GroupMember, ImageId, Incarnation, NodeId, Role, Serial};
 
 use super::world::GROUP;
 use crate::message::{Grants, GroupBeat, Heartbeat, ImageReport, Message, Process, Wedged};
@@ -87,15 +85,20 @@ pub(super) fn report(node: u16, content: Content) -> ImageReport {
 
 impl Single {
     pub(super) fn start(record: Option<LocalRecord>) -> Single {
-        Single::start_with(record, Vec::new())
+        Single::start_with(record, |_| {})
     }
 
-    pub(super) fn start_with(record: Option<LocalRecord>, lost: Vec<Database>) -> Single {
+    pub(super) fn start_with(
+        record: Option<LocalRecord>,
+        change: impl FnOnce(&mut GroupSettings),
+    ) -> Single {
+        let mut group = GroupSettings::new(GROUP, 3);
+        change(&mut group);
         let settings = Settings {
             me: NodeId(1),
             incarnation: Incarnation(1),
             servers: vec![NodeId(1), NodeId(2), NodeId(3)],
-            groups: vec![GroupSettings::new(GROUP, 3)],
+            groups: vec![group],
             timing: Timing::default(),
             random: Prng::new(7),
         };
@@ -103,7 +106,7 @@ impl Single {
         let (now, out) = (ms(1_000), Vec::new());
         let mut single = Single { service, now, out, register: None };
         let records = record.map(|record| (GROUP, record)).into_iter().collect();
-        single.give(Input::Start { records, lost });
+        single.give(Input::Start { records });
         single
     }
 
@@ -136,25 +139,29 @@ impl Single {
         self.take()
     }
 
-    /// Ticks as a shell does, with heartbeats of the others.
+    /// Ticks as a shell does, with heartbeats of the others, which hear each other.
     pub(super) fn pass(&mut self, span: Nanos, others: &[(u16, GroupBeat)]) -> Vec<Effect> {
-        let (end, mut all) = (self.now + span, Vec::new());
-        while self.now < end {
-            for (node, beat) in others {
-                self.beat(*node, 1, beat.clone());
-            }
-            all.extend(self.tick_at((self.now + ms(20)).min(end)));
-        }
-        all
+        let nodes: Vec<u16> = [1].into_iter().chain(others.iter().map(|(node, _)| *node)).collect();
+        self.pass_hearing(span, others, &nodes)
     }
 
     /// The same with heartbeats of one node, which hears this one only.
     pub(super) fn pass_alone_with(&mut self, node: u16, span: Nanos) -> Vec<Effect> {
+        self.pass_hearing(span, &[(node, lease_beat(node, 0))], &[1])
+    }
+
+    /// The same with others that hear these nodes.
+    pub(super) fn pass_hearing(
+        &mut self,
+        span: Nanos,
+        others: &[(u16, GroupBeat)],
+        heard: &[u16],
+    ) -> Vec<Effect> {
         let (end, mut all) = (self.now + span, Vec::new());
         while self.now < end {
-            let (hears, groups) = (vec![NodeId(1)], vec![lease_beat(node, 0)]);
-            let heartbeat = Heartbeat { sent: self.now, hears, groups };
-            self.hear(node, 1, Message::Heartbeat(heartbeat));
+            for (node, beat) in others {
+                self.beat_hearing(*node, heard, beat.clone());
+            }
             all.extend(self.tick_at((self.now + ms(20)).min(end)));
         }
         all
@@ -179,6 +186,13 @@ impl Single {
         let hears = vec![NodeId(1), NodeId(2), NodeId(3)];
         let heartbeat = Heartbeat { sent: self.now, hears, groups: vec![beat] };
         self.hear(from, incarnation, Message::Heartbeat(heartbeat));
+    }
+
+    /// The heartbeat of a node that hears these nodes.
+    fn beat_hearing(&mut self, from: u16, heard: &[u16], beat: GroupBeat) {
+        let hears = heard.iter().map(|&node| NodeId(node)).collect();
+        let heartbeat = Heartbeat { sent: self.now, hears, groups: vec![beat] };
+        self.hear(from, 1, Message::Heartbeat(heartbeat));
     }
 
     pub(super) fn wedge(&mut self, from: u16, value: &GroupValue, shown: &[Process]) {
@@ -380,6 +394,23 @@ fn silent_member_is_left_out() {
     assert_eq!((values[0].epoch(), values[0].phase), (Epoch(2), Phase::Wedging));
 }
 
+/// Two members that do not hear each other would leave each other out in turns, for ever.
+#[test]
+fn member_that_others_hear_is_left_to_them() {
+    let (mut single, _) = Single::member();
+    single.pass(ms(100), &[(2, lease_beat(2, 1)), (3, lease_beat(3, 1))]);
+    let beats = [(2, lease_beat(2, 1))];
+    assert_eq!(swapped(&single.pass_hearing(ms(2_000), &beats, &[1, 2, 3])), []);
+    let accusing = GroupBeat { stalled: vec![NodeId(3)], ..lease_beat(2, 1) };
+    let effects = single.pass_hearing(ms(100), &[(2, accusing)], &[1, 2, 3]);
+    assert_eq!(swapped(&effects).len(), 1, "it holds writes up");
+    let (mut single, _) = Single::member();
+    single.pass(ms(100), &[(2, lease_beat(2, 1)), (3, lease_beat(3, 1))]);
+    single.pass_hearing(ms(2_000), &beats, &[1, 2, 3]);
+    let values = swapped(&single.pass_hearing(ms(100), &beats, &[1, 2]));
+    assert_eq!(values[0].members(), [full(1), full(2)], "no node hears it any more");
+}
+
 /// A node that cannot keep up would join, fall silent, and join again for ever.
 #[test]
 fn shadow_that_fell_silent_stays_out_for_a_while() {
@@ -433,7 +464,7 @@ fn slow_steps_excuse_a_silent_peer_for_a_while_only() {
     single.pass(ms(340), &[(2, lease_beat(2, 1)), (3, lease_beat(3, 1))]);
     let slow_step = |single: &mut Single| {
         single.now += ms(200);
-        single.beat(2, 1, lease_beat(2, 1));
+        single.beat_hearing(2, &[1, 2], lease_beat(2, 1));
         single.take().iter().chain(&single.tick_at(single.now)).cloned().collect::<Vec<_>>()
     };
     let mut effects = Vec::new();

@@ -134,7 +134,7 @@ pub(super) struct World {
     /// A node that others hear, and that hears none.
     pub(super) deaf: Option<usize>,
     /// In parts per million.
-    pub(super) loss: u32,
+    loss: u32,
     /// Steps may stop between two effects, and orders wait in queues.
     pub(super) is_rough: bool,
     pub(super) replicas: usize,
@@ -265,7 +265,7 @@ impl World {
         let records = node.disk.record.map(|record| (GROUP, record)).into_iter().collect();
         self.say(|world| format!("start {i} as {:?}", world.nodes[i].incarnation));
         // A fresh process has no checks to fail yet.
-        drop(self.input(i, Input::Start { records, lost: Vec::new() }));
+        drop(self.input(i, Input::Start { records }));
     }
 
     pub(super) fn crash(&mut self, i: usize, wipes: bool) {
@@ -453,8 +453,11 @@ impl World {
             self.net.push(packet);
             return Ok(());
         }
+        if self.cuts.contains(&(from, to)) {
+            return Ok(());
+        }
         if from != to && self.is_rough {
-            if self.cuts.contains(&(from, to)) || self.random.chance_ppm(self.loss) {
+            if self.random.chance_ppm(self.loss) {
                 return Ok(());
             }
             let is_apart = self.apart.contains(&from) || self.apart.contains(&to);
