@@ -139,14 +139,13 @@ impl Groups {
         self.effects = effects;
     }
 
-    /// `lost`: groups whose records were there and cannot be read any more.
     pub fn start(
         &mut self,
         now: Nanos,
-        (records, lost): (Vec<(Database, LocalRecord)>, Vec<Database>),
+        records: Vec<(Database, LocalRecord)>,
         out: &mut Vec<GroupEffect>,
     ) {
-        self.on(now, Input::Start { records, lost }, out);
+        self.on(now, Input::Start { records }, out);
     }
 
     pub fn on_peer_up(

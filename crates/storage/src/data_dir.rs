@@ -244,8 +244,8 @@ impl DataDir {
         if next == *before && !self.is_poisoned {
             return Ok(());
         }
-        // Both copies: a pledge must not be forgotten with one of them.
-        if next.running != before.running {
+        // Both copies: a pledge or a group's promise must not be forgotten with one of them.
+        if next.running != before.running || next.groups != before.groups {
             self.save(next.clone())?;
         }
         self.save(next)

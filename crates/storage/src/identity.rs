@@ -112,15 +112,7 @@ pub struct DatabaseSetting {
 pub struct GroupRecord {
     /// The group's database.
     pub index: u8,
-    /// Empty: there may have been a record, and it is lost.
     pub bytes: Vec<u8>,
-}
-
-impl GroupRecord {
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.bytes.is_empty()
-    }
 }
 
 /// A clock on which times to live are counted: how long it has run, over all starts.
@@ -214,13 +206,6 @@ impl Identity {
         if self.standing == Standing::Unformed {
             self.standing = Standing::Uncertain;
         }
-        // An older promise must not be taken for the last one: the service reads it anew.
-        let mut indexes: Vec<u8> = self.databases.iter().map(|one| one.index).collect();
-        indexes.extend(self.groups.iter().map(|one| one.index));
-        indexes.sort_unstable();
-        indexes.dedup();
-        let lost = |index| GroupRecord { index, bytes: Vec::new() };
-        self.groups = indexes.into_iter().map(lost).collect();
         Some(self)
     }
 
@@ -292,8 +277,7 @@ impl Identity {
             put_blob(&mut body, &group.bytes);
         }
         let open = self.databases.len().saturating_sub(self.groups.len());
-        let lost = self.groups.iter().filter(|group| group.is_lost()).count();
-        let later_groups = open * (GROUP_LEN_MAX + 2) + lost * GROUP_LEN_MAX;
+        let later_groups = open * (GROUP_LEN_MAX + 2);
         let later = later_clocks + later_limits + later_groups;
         // Clocks, limits and groups are added while the node runs: they must always fit.
         if body.len() + later > COPY_LEN - CHECKSUM_LEN {
@@ -599,21 +583,5 @@ mod tests {
         assert_eq!(last.incarnation, Incarnation::MAX);
         assert_eq!(last.clone().next_incarnation(), None);
         assert_eq!(last.after_damage(), None);
-    }
-
-    #[test]
-    fn damage_marks_the_records_of_all_groups_as_lost() {
-        let before = identity();
-        let indexes = before.databases.iter().map(|one| one.index);
-        let mut indexes: Vec<u8> =
-            indexes.chain(before.groups.iter().map(|one| one.index)).collect();
-        indexes.sort_unstable();
-        indexes.dedup();
-        let after = before.after_damage().expect("counters are left");
-        assert!(!indexes.is_empty() && after.groups.iter().all(GroupRecord::is_lost));
-        assert!(after.groups.iter().map(|one| one.index).eq(indexes));
-        let copy = after.encode(1, 0).expect("it fits");
-        let Found::Valid { identity, .. } = decode(&copy, 0) else { panic!("it is whole") };
-        assert_eq!(*identity, after);
     }
 }

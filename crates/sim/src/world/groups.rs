@@ -143,7 +143,7 @@ impl World {
     /// The first step of a node's service.
     pub(super) fn start_groups(&mut self, node: usize) {
         let records = self.nodes[node].records.clone().into_iter().collect();
-        self.with_groups(node, |groups, now, out| groups.start(now, (records, Vec::new()), out));
+        self.with_groups(node, |groups, now, out| groups.start(now, records, out));
         self.plan_control(node);
     }
 

@@ -37,21 +37,32 @@ impl Leases for NodeLeases {
 
 type Saved = (Database, LocalRecord);
 
-/// The records of a data directory, and the groups whose record is lost.
-fn records(saved: Vec<GroupRecord>) -> Result<(Vec<Saved>, Vec<Database>), String> {
-    let (mut records, mut lost) = (Vec::new(), Vec::new());
-    for one in saved {
+/// The records of a data directory.
+fn records(saved: Vec<GroupRecord>) -> Result<Vec<Saved>, String> {
+    let read = |one: GroupRecord| {
         let database = Database(one.index);
-        if one.is_lost() {
-            lost.push(database);
-            continue;
-        }
         let record = LocalRecord::from_bytes(&one.bytes).map_err(|_| {
             format!("database {database}: its group's record is of another version: run the version that wrote it")
-        })?;
-        records.push((database, record));
+        });
+        record.map(|record| (database, record))
+    };
+    saved.into_iter().map(read).collect()
+}
+
+/// The effects that wait for a record, and the reports that do not.
+///
+/// Messages and operations on the register count as lost: many would gather, and an operator's
+/// order must not take effect long after it was given.
+fn held_back(effects: Vec<GroupEffect>) -> (Vec<GroupEffect>, Vec<Report>) {
+    let (mut held, mut reports) = (Vec::new(), Vec::new());
+    for effect in effects {
+        match effect {
+            GroupEffect::Send { .. } | GroupEffect::Register { .. } => {}
+            GroupEffect::Persist { .. } | GroupEffect::Workers { .. } => held.push(effect),
+            GroupEffect::Report(report) => reports.push(report),
+        }
     }
-    Ok((records, lost))
+    (held, reports)
 }
 
 impl Control {
@@ -91,8 +102,8 @@ impl Control {
     /// If a record is of another version.
     pub(super) fn start_groups(&mut self) -> Result<(), String> {
         let saved = self.dir.identity().map(|identity| identity.groups.clone());
-        let (records, lost) = records(saved.unwrap_or_default())?;
-        self.with_groups(|groups, now, out| groups.start(now, (records, lost), out));
+        let records = records(saved.unwrap_or_default())?;
+        self.with_groups(|groups, now, out| groups.start(now, records, out));
         let links: Vec<_> = self.links.iter().map(|(&peer, &at)| (peer, at)).collect();
         for (peer, at) in links {
             let hello = self.conns[at].as_ref().and_then(|conn| conn.hello.as_ref());
@@ -120,9 +131,11 @@ impl Control {
     /// step of its own; its effects come last.
     pub(super) fn carry_out_groups(&mut self) -> Result<(), String> {
         while !self.group_effects.is_empty() {
-            // Messages count as lost: they would be many.
             if self.full_disk.holds_groups(self.node_status.clocks.now()) {
-                self.group_effects.retain(|effect| !matches!(effect, GroupEffect::Send { .. }));
+                let effects = std::mem::take(&mut self.group_effects);
+                let (held, reports) = held_back(effects);
+                self.group_effects = held;
+                reports.iter().for_each(|report| self.report_group(report));
                 return Ok(());
             }
             let effects = std::mem::take(&mut self.group_effects);
@@ -235,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_marked_as_lost_or_refused() {
+    fn records_are_read_or_refused() {
         let record = LocalRecord {
             promised: Epoch(3),
             image: ImageId(5),
@@ -243,9 +256,32 @@ mod tests {
             joined: Epoch(3),
         };
         let saved = |index, bytes| GroupRecord { index, bytes };
-        let read = records(vec![saved(1, record.to_bytes()), saved(2, Vec::new())]);
-        assert_eq!(read, Ok((vec![(Database(1), record)], vec![Database(2)])));
+        let read = records(vec![saved(1, record.to_bytes())]);
+        assert_eq!(read, Ok(vec![(Database(1), record)]));
         let error = records(vec![saved(1, vec![9])]).expect_err("it is no record");
         assert!(error.starts_with("database 1: "), "{error}");
+    }
+
+    /// An order of an operator must not take effect once the disk has room again.
+    #[test]
+    fn full_disk_holds_back_what_must_follow_the_record_only() {
+        let record = LocalRecord {
+            promised: Epoch(3),
+            image: ImageId(5),
+            content: Content::Whole,
+            joined: Epoch(3),
+        };
+        let group = Database(1);
+        let persist = GroupEffect::Persist { group, record };
+        let command = register::read();
+        let found = Report::Found { group };
+        let effects = vec![
+            GroupEffect::Register { group, token: 1, command },
+            GroupEffect::Report(found.clone()),
+            persist,
+        ];
+        let (held, reports) = held_back(effects);
+        assert!(matches!(held[..], [GroupEffect::Persist { .. }]));
+        assert_eq!(reports, [found]);
     }
 }
