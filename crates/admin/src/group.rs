@@ -11,6 +11,8 @@ use types::{Database, Epoch, ImageId, NodeId, Role};
 
 /// The word that confirms an order to keep a node's data: writes that it has not seen are lost.
 pub const KEEP_WORD: &str = "lose-later-writes";
+/// The word that confirms an order to keep a copy that is not whole: keys that it lacks are lost.
+pub const KEEP_PARTIAL_WORD: &str = "lose-missing-keys";
 /// The word that confirms an order to begin anew: everything in the database is lost.
 pub const EMPTY_WORD: &str = "erase-everything";
 
@@ -64,7 +66,7 @@ pub struct Order {
     /// The data of this node counts as complete. Absent: the group begins anew, without data.
     #[serde(default)]
     pub keep: Option<Keep>,
-    /// [`KEEP_WORD`] or [`EMPTY_WORD`].
+    /// [`KEEP_WORD`] or [`KEEP_PARTIAL_WORD`] with `keep`, otherwise [`EMPTY_WORD`].
     pub confirm: String,
 }
 
@@ -163,15 +165,15 @@ pub(crate) fn warnings(groups: &[Group]) -> Vec<String> {
 
 impl Order {
     fn understood(&self) -> Result<GroupOrder, String> {
-        let (decree, word) = match &self.keep {
+        let (decree, words) = match &self.keep {
             Some(Keep { node, image }) => {
                 let image = read_image(image)?;
-                (Decree::Image { node: NodeId(*node), image }, KEEP_WORD)
+                (Decree::Image { node: NodeId(*node), image }, &[KEEP_WORD, KEEP_PARTIAL_WORD][..])
             }
-            None => (Decree::Empty, EMPTY_WORD),
+            None => (Decree::Empty, &[EMPTY_WORD][..]),
         };
-        if self.confirm != word {
-            return Err(format!("this order loses data: confirm it by {word:?}"));
+        if !words.contains(&self.confirm.as_str()) {
+            return Err(format!("this order loses data: confirm it by {}", words.join(" or ")));
         }
         Ok(GroupOrder { database: Database(self.database), epoch: Epoch(self.epoch), decree })
     }
@@ -197,6 +199,12 @@ fn read_image(text: &str) -> Result<ImageId, String> {
 #[must_use]
 pub fn may_be_kept(content: &str) -> bool {
     [Content::Partial, Content::Whole].iter().any(|&it| content_name(it) == content)
+}
+
+/// True for the content of an image that lacks keys.
+#[must_use]
+pub fn is_partial(content: &str) -> bool {
+    content_name(Content::Partial) == content
 }
 
 #[cfg(test)]
@@ -246,6 +254,7 @@ mod tests {
         let decree = Decree::Image { node: NodeId(2), image: ImageId(255) };
         let expected = Ok(GroupOrder { database, epoch, decree });
         assert_eq!(order(keep.clone(), KEEP_WORD), expected);
+        assert_eq!(order(keep.clone(), KEEP_PARTIAL_WORD), expected);
         let expected = Ok(GroupOrder { database, epoch, decree: Decree::Empty });
         assert_eq!(order(None, EMPTY_WORD), expected);
         assert!(order(None, KEEP_WORD).is_err());

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use admin::group::{EMPTY_WORD, Group, Image, KEEP_WORD, Keep, Order, OrderOutcome, may_be_kept};
+use admin::group::{
+    EMPTY_WORD, Group, Image, KEEP_PARTIAL_WORD, KEEP_WORD, Keep, Order, OrderOutcome, is_partial,
+    may_be_kept,
+};
 
 use super::admin_port;
 use crate::{Failure, config};
@@ -15,7 +18,8 @@ const PATH: &str = "/api/v1/group";
     A group is lost once no node with all acknowledged writes can be reached. It then stands still and waits for \
     one: start those nodes, and no write is lost. Give an order only if none of them ever comes back.\n\n\
     --keep NODE: the data of that node count as complete. Writes that it had not stored are lost, though clients \
-    were told that they had succeeded. A partial copy lacks more: whole keys.\n\
+    were told that they had succeeded. A partial copy lacks more, whole keys, and wants \
+    --confirm lose-missing-keys.\n\
     --empty: the database begins anew on all nodes. Everything in it is lost.\n\n\
     Both are refused while a full member can be reached, or if --epoch is not the one that is shown. Data of other \
     databases stay. A node that comes back after an order loses its data.\n\n\
@@ -105,14 +109,30 @@ fn look(args: &Args, password: Option<&[u8]>) -> Result<Group, Failure> {
     }
 }
 
+/// The nodes that have a whole copy, as a hint.
+fn wholes(group: &Group) -> String {
+    let is_whole = |image: &&Image| may_be_kept(&image.content) && !is_partial(&image.content);
+    let nodes: Vec<String> =
+        group.images.iter().filter(is_whole).map(|image| image.node.to_string()).collect();
+    if nodes.is_empty() {
+        return String::new();
+    }
+    format!(" (whole copies: node {})", nodes.join(", "))
+}
+
 /// The order that the flags give; `None`: only show the group.
 fn order(args: &Args, group: &Group) -> Result<Option<Order>, Failure> {
     let (keep, loss, word) = match args.keep {
         Some(node) => {
             let image = kept(group, node)?;
             let keep = Keep { node, image: image.image.clone() };
-            let loss = format!("writes that node {node} had not stored are lost");
-            (Some(keep), loss, KEEP_WORD)
+            if is_partial(&image.content) {
+                let loss = format!("keys that node {node} lacks are lost{}", wholes(group));
+                (Some(keep), loss, KEEP_PARTIAL_WORD)
+            } else {
+                let loss = format!("writes that node {node} had not stored are lost");
+                (Some(keep), loss, KEEP_WORD)
+            }
         }
         None if args.empty => (None, "everything in it is lost".to_owned(), EMPTY_WORD),
         None if args.confirm.is_some() || args.epoch.is_some() => {
@@ -208,7 +228,7 @@ mod tests {
             members: vec![Member { node: 1, role: "full".into() }],
             role: "none".into(),
             lease: false,
-            images: vec![image(1, "blank", 0), image(2, "whole", 5)],
+            images: vec![image(1, "blank", 0), image(2, "whole", 5), image(3, "partial", 0)],
         }
     }
 
@@ -234,6 +254,9 @@ mod tests {
     fn incomplete_orders_are_refused_with_the_remedy() {
         assert!(refusal("--epoch 7 --empty").contains("add --confirm erase-everything"));
         assert!(refusal("--epoch 7 --keep 2").contains("add --confirm lose-later-writes"));
+        let partial = refusal("--epoch 7 --keep 3 --confirm lose-later-writes");
+        assert!(partial.contains("(whole copies: node 2)"), "{partial}");
+        assert!(partial.contains("add --confirm lose-missing-keys"), "{partial}");
         let wrong = refusal("--epoch 7 --empty --confirm lose-later-writes");
         assert!(wrong.contains("erase-everything"), "{wrong}");
         assert!(refusal("--epoch 6 --empty --confirm erase-everything").contains("which is 7"));

@@ -216,7 +216,7 @@ fn damaged_last_copy_is_kept_by_order(protocol: &str) {
     let epoch = group(&nodes, 0, 0).unwrap_or_default()["epoch"].to_string();
     let first = ["group", "--address", &address, "--database", "0", "--epoch", &epoch];
     let (code, said) =
-        exit_of(&[&first[..], &["--keep", &kept, "--confirm", "lose-later-writes"]].concat());
+        exit_of(&[&first[..], &["--keep", &kept, "--confirm", "lose-missing-keys"]].concat());
     assert_eq!(code, Some(0), "{said}");
     nodes.wait_ready();
     for index in 0..nodes.len() {
