@@ -14,6 +14,8 @@ use crate::request::PutAside;
 const PARKED_MAX: usize = 1 << 16;
 /// When a request that found no lease or no member is tried again.
 const RETRY: Nanos = Nanos::from_millis(10);
+/// So many more requests that wait make it as long again: a retry is work for each of them.
+const RETRIED_AT_ONCE: u64 = 256;
 
 impl<P: Member> Configured<P> {
     /// Keeps a request behind earlier ones on its key. Returns one whose turn it is.
@@ -40,7 +42,7 @@ impl<P: Member> Configured<P> {
     /// Keeps a request that may succeed soon.
     pub(super) fn park_for_now(&mut self, cx: &mut Cx<'_, P>, request: Request) {
         self.park(cx, request);
-        self.plan_parked(cx, cx.now + RETRY);
+        self.plan_retry(cx);
     }
 
     fn plan_parked(&mut self, cx: &mut Cx<'_, P>, at: Nanos) {
@@ -73,8 +75,9 @@ impl<P: Member> Configured<P> {
         }
     }
 
-    /// Calls [`Configured::on_parked_due`] for listings that wait.
+    /// Calls [`Configured::on_parked_due`] for requests and listings that wait.
     pub(super) fn plan_retry(&mut self, cx: &mut Cx<'_, P>) {
-        self.plan_parked(cx, cx.now + RETRY);
+        let factor = 1 + self.parked.requests.len() as u64 / RETRIED_AT_ONCE;
+        self.plan_parked(cx, cx.now + Nanos(RETRY.0 * factor));
     }
 }
