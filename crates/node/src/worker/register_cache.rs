@@ -164,7 +164,11 @@ impl<P: Protocol> EngineOf<P> {
             Load::Pending => return false,
             Load::Found(bytes) => {
                 len = bytes.len();
-                P::Record::from_bytes(&bytes).ok()
+                let record = P::Record::from_bytes(&bytes).ok();
+                if record.is_none() && !self.cache.is_forgotten(key.shard()) {
+                    self.disown(shared, key.shard(), None);
+                }
+                record
             }
             Load::Absent if !self.cache.is_forgotten(key.shard()) => {
                 self.cache.announce_absent(key);
