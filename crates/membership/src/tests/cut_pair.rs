@@ -1,7 +1,11 @@
 //! Two members that do not hear each other, while the others hear both.
 
+use types::NodeId;
+
+use super::rules::{Single, full, lease_beat, ms, swapped};
 use super::world::{Check, MS, World};
 use crate::GroupValue;
+use crate::message::GroupBeat;
 
 fn epoch(world: &World) -> u32 {
     world.value().map_or(0, |value| value.epoch().0)
@@ -47,4 +51,20 @@ pub(super) fn epochs_do_not_alternate_between_two_that_do_not_hear_each_other() 
         assert!(epochs <= 1, "seed {seed}: {epochs} epochs in 20 s");
     }
     assert!(count > 5);
+}
+
+#[test]
+fn member_that_others_hear_is_left_to_them() {
+    let (mut single, _) = Single::member();
+    single.pass(ms(100), &[(2, lease_beat(2, 1)), (3, lease_beat(3, 1))]);
+    let beats = [(2, lease_beat(2, 1))];
+    assert_eq!(swapped(&single.pass_hearing(ms(2_000), &beats, &[1, 2, 3])), []);
+    let accusing = GroupBeat { stalled: vec![NodeId(3)], ..lease_beat(2, 1) };
+    let effects = single.pass_hearing(ms(100), &[(2, accusing)], &[1, 2, 3]);
+    assert_eq!(swapped(&effects).len(), 1, "it holds writes up");
+    let (mut single, _) = Single::member();
+    single.pass(ms(100), &[(2, lease_beat(2, 1)), (3, lease_beat(3, 1))]);
+    single.pass_hearing(ms(2_000), &beats, &[1, 2, 3]);
+    let values = swapped(&single.pass_hearing(ms(100), &beats, &[1, 2]));
+    assert_eq!(values[0].members(), [full(1), full(2)], "no node hears it any more");
 }

@@ -394,23 +394,6 @@ fn silent_member_is_left_out() {
     assert_eq!((values[0].epoch(), values[0].phase), (Epoch(2), Phase::Wedging));
 }
 
-/// Two members that do not hear each other would leave each other out in turns, for ever.
-#[test]
-fn member_that_others_hear_is_left_to_them() {
-    let (mut single, _) = Single::member();
-    single.pass(ms(100), &[(2, lease_beat(2, 1)), (3, lease_beat(3, 1))]);
-    let beats = [(2, lease_beat(2, 1))];
-    assert_eq!(swapped(&single.pass_hearing(ms(2_000), &beats, &[1, 2, 3])), []);
-    let accusing = GroupBeat { stalled: vec![NodeId(3)], ..lease_beat(2, 1) };
-    let effects = single.pass_hearing(ms(100), &[(2, accusing)], &[1, 2, 3]);
-    assert_eq!(swapped(&effects).len(), 1, "it holds writes up");
-    let (mut single, _) = Single::member();
-    single.pass(ms(100), &[(2, lease_beat(2, 1)), (3, lease_beat(3, 1))]);
-    single.pass_hearing(ms(2_000), &beats, &[1, 2, 3]);
-    let values = swapped(&single.pass_hearing(ms(100), &beats, &[1, 2]));
-    assert_eq!(values[0].members(), [full(1), full(2)], "no node hears it any more");
-}
-
 /// A node that cannot keep up would join, fall silent, and join again for ever.
 #[test]
 fn shadow_that_fell_silent_stays_out_for_a_while() {
