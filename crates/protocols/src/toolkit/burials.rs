@@ -60,11 +60,15 @@ impl<V: Copy, R> Burials<V, R> {
         self.look(key, now + GRACE + Nanos(TURN.0 * turn as u64));
     }
 
-    /// Looks at the key at this time.
+    /// Looks at the key at this time. While so many wait for a round, it would look in vain.
     pub fn look(&mut self, key: &Key, at: Nanos) {
         let waits = self.waiting.get(&key.shard()).is_some_and(|keys| keys.contains_key(key));
-        if waits || self.noted.len() >= NOTED_MAX && !self.noted.has(key) {
-            self.is_short |= !waits;
+        if waits {
+            return;
+        }
+        let has_place = self.noted.has(key) || self.noted.len() < NOTED_MAX;
+        if !has_place || self.waiting_count >= NOTED_MAX {
+            self.is_short = true;
             return;
         }
         self.noted.set(key.clone(), at);
@@ -85,10 +89,11 @@ impl<V: Copy, R> Burials<V, R> {
 
     /// The tombstone of a key that was looked at waits for a round.
     pub fn wait(&mut self, key: Key, version: V, now: Nanos) {
-        if self.waiting_count >= NOTED_MAX {
-            return self.look(&key, now + AGAIN);
-        }
         self.noted.clear(&key);
+        if self.waiting_count >= NOTED_MAX {
+            self.is_short = true;
+            return;
+        }
         let shard = key.shard();
         if self.waiting.entry(shard).or_default().insert(key, version).is_none() {
             self.waiting_count += 1;
@@ -167,9 +172,9 @@ impl<V: Copy, R> Burials<V, R> {
         self.len() == 0 && self.rounds.is_empty()
     }
 
-    /// Takes the note that some tombstones are not known.
+    /// Takes the note that some tombstones are not known, once there is room for them.
     pub fn take_short(&mut self) -> bool {
-        std::mem::take(&mut self.is_short)
+        self.waiting_count < NOTED_MAX && std::mem::take(&mut self.is_short)
     }
 
     pub fn arm<M>(&mut self, fx: &mut Effects<M>) {
@@ -185,8 +190,7 @@ mod tests {
     use super::*;
 
     fn keys(count: usize) -> Vec<Key> {
-        let keys = (0..).map(|n: usize| Key::new(&n.to_le_bytes()));
-        keys.filter(|key| key.shard() == Shard(0)).take(count).collect()
+        (0..count).map(|n| Key::at(n as u64, b"key")).collect()
     }
 
     #[test]
@@ -203,6 +207,22 @@ mod tests {
         assert_eq!(burials.take_shards(GATHER), [Shard(0)]);
         assert_eq!(burials.batch(Shard(0), true, GATHER).len(), 2);
         assert!(burials.is_empty());
+    }
+
+    /// A replica is away: all others wait for it.
+    #[test]
+    fn full_wait_ends_the_looks() {
+        let mut burials = Burials::<u8, ()>::new(TimerId(0), TimerId(1));
+        let mut keys = keys(NOTED_MAX + 2);
+        let (late, noted) = (keys.pop().expect("many"), keys.pop().expect("many"));
+        burials.look(&noted, AGAIN);
+        keys.into_iter().for_each(|key| burials.wait(key, 1, Nanos(0)));
+        assert_eq!(burials.take_keys(AGAIN), [noted.clone()]);
+        burials.wait(noted, 1, AGAIN);
+        burials.look(&late, AGAIN);
+        assert!(burials.noted.is_empty() && !burials.take_short());
+        assert_eq!(burials.batch(Shard(0), true, AGAIN).len(), BATCH_MAX);
+        assert!(burials.take_short() && !burials.take_short());
     }
 
     #[test]
