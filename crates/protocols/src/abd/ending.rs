@@ -41,11 +41,12 @@ impl Abd {
     /// Notes the end of a register that is new here. Its writer comes first.
     fn watch(&mut self, cx: &Cx<'_>, key: &Key) {
         let CachedRegister::Present(register) = cx.cache.get(key) else { return };
+        // An older tombstone of it may wait for a round.
+        self.burials.forget(key);
         if register.content.is_empty() {
             self.ends.forget(key);
             return self.burials.note(key, cx.replicas.set, cx.now);
         }
-        self.burials.forget(key);
         let (set, count) = (cx.replicas.set, cx.replicas.members().count());
         let writer = set.index(register.version.stamp.writer).unwrap_or(0);
         let Some(me) = set.index(cx.replicas.me()) else { return };

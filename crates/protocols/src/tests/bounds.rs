@@ -43,3 +43,20 @@ fn request_that_waited_too_long_is_refused() {
     assert!(!ask(1, asked_at), "no replica is asked");
     assert!(ask(2, asked_at + Nanos(1)));
 }
+
+/// The first tombstone waits for a round, since a replica is away.
+#[test]
+fn tombstone_of_another_deletion_goes() {
+    let mut world = World::<Abd>::new(3, true, 7);
+    let [first, second, away] = world.by_turn();
+    world.kill(away, 99, 0);
+    for _ in 0..2 {
+        let delete = world.ask(first, 0, Ask::Remove);
+        world.settle(&[delete]);
+        world.idle_all(12_000);
+    }
+    world.start(away);
+    world.idle_all(25_000);
+    assert!([first, second, away].into_iter().all(|node| world.is_absent(node, 0)));
+    assert_eq!(world.judge(&[A, B, C]), Ok(()));
+}
