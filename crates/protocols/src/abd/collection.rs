@@ -3,7 +3,7 @@
 //! A round goes from one era to the next:
 //!
 //! 1. *Verify.* The coordinator stores each tombstone at all replicas: each holds it, or a newer
-//!    version.
+//!    version. It asks for their eras before, so that all have just answered.
 //! 2. *Ask* for the eras of all replicas. The next era is above all of them.
 //! 3. *Advance* to it. Operations begin in it; those of earlier eras end.
 //! 4. *Close* it at all. From then on operations of earlier eras do not count.
@@ -18,7 +18,7 @@
 //! up, and has changed no value. A replica that forgets later recovers the state of others that
 //! have taken all steps.
 
-use base::sometimes;
+use base::{Nanos, sometimes};
 use types::{AmnesiaCount, Key, Malformed, NodeId, Shard};
 
 use super::message::Message;
@@ -27,6 +27,7 @@ use super::register::{Register, Version};
 use super::rounds::Round;
 use super::{Abd, Cx};
 use crate::mutation::{self, Mutation};
+use crate::peers::Member;
 use crate::protocol::Peer;
 use crate::quorum::Tally;
 use crate::register_cache::CachedRegister;
@@ -67,17 +68,11 @@ impl Abd {
     }
 
     fn begin_round(&mut self, cx: &mut Cx<'_>, shard: Shard) {
-        let are_up = cx.replicas.members().all(|member| member.up);
-        let may_begin = are_up && cx.replicas.set.has_me() && !cx.cache.is_forgotten(shard);
+        let are_steady = cx.replicas.members().all(Member::is_steady);
+        let may_begin = are_steady && cx.replicas.set.has_me() && !cx.cache.is_forgotten(shard);
         let batch = self.burials.batch(shard, may_begin, cx.now);
         if batch.is_empty() {
             return;
-        }
-        let timeout = self.env.request_timeout;
-        for (key, &version) in &batch {
-            let register = Register { version, content: Register::ABSENT.content };
-            let phase = Phase::Store { register, acks: Tally::default() };
-            self.start_in(cx, key.clone(), Kind::Bury, phase, cx.now + timeout);
         }
         let round = Round {
             id: 0,
@@ -87,10 +82,30 @@ impl Abd {
             amnesias: amnesias(cx),
             acks: Tally::default(),
             eras: Eras::default(),
-            deadline: cx.now + timeout + timeout + timeout,
+            deadline: self.deadline_of_round(cx),
         };
         self.burials.begin(shard, round);
-        self.burials.resume(shard, cx.now + timeout + timeout);
+        self.step(cx, shard, Step::Ask {});
+    }
+
+    /// Each step is asked several times, however short the time of a request is.
+    fn deadline_of_round(&self, cx: &Cx<'_>) -> Nanos {
+        cx.now + Nanos(3 * self.env.request_timeout.0 + 4 * RESEND_MAX.0)
+    }
+
+    /// All replicas answer: each gets the tombstones.
+    fn verify(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let deadline = self.deadline_of_round(cx);
+        let Some(round) = self.burials.round(shard) else { return };
+        (round.step, round.deadline) = (None, deadline);
+        let of_key = |key: &Key| Some((key.clone(), *round.batch.get(key)?));
+        let unverified: Vec<(Key, Version)> = round.unverified.iter().filter_map(of_key).collect();
+        self.burials.resume(shard, deadline);
+        for (key, version) in unverified {
+            let register = Register { version, content: Register::ABSENT.content };
+            let phase = Phase::Store { register, acks: Tally::default() };
+            self.start_in(cx, key, Kind::Bury, phase, cx.now + self.env.request_timeout);
+        }
     }
 
     /// A tombstone was stored at all replicas, or not in time.
@@ -156,6 +171,7 @@ impl Abd {
         }
         let above = round.batch.values().map(|version| version.era).max().unwrap_or(0);
         match step {
+            Step::Ask {} if !round.unverified.is_empty() => self.verify(cx, shard),
             Step::Ask {} => {
                 let next = round.eras.now.max(above).saturating_add(1);
                 match checked(next) {

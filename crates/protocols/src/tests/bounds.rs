@@ -1,13 +1,18 @@
 //! Bounds of the work of abd, and of the time that it takes.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
 use base::Nanos;
 use types::{SessionId, Tag};
 
 use super::asks::Ask;
 use super::schedules::{A, B, C};
-use super::{REQUEST_TIMEOUT, World};
+use super::tombstones::goes;
+use super::{REQUEST_TIMEOUT, World, node_id};
 use crate::abd::Abd;
-use crate::protocol::{Event, Request};
+use crate::peers::Pace;
+use crate::protocol::{Env, Event, Protocol, Request};
 use crate::toolkit::eras::{Eras, checked};
 
 /// A round would lead to an era that no peer takes.
@@ -58,5 +63,58 @@ fn tombstone_of_another_deletion_goes() {
     world.start(away);
     world.idle_all(25_000);
     assert!([first, second, away].into_iter().all(|node| world.is_absent(node, 0)));
+    assert_eq!(world.judge(&[A, B, C]), Ok(()));
+}
+
+/// Each first answer to a step of a round is lost.
+#[test]
+fn round_with_losses_ends_despite_short_requests() {
+    let mut world = World::<Abd>::new(3, true, 7);
+    let [first, second, late] = world.by_turn();
+    for node in &mut world.nodes {
+        let env = Env { request_timeout: Nanos::from_millis(50), ..node.env.clone() };
+        node.protocol = Abd::open(env);
+    }
+    world.ask_and_end(first, 0, Ask::Remove);
+    let seen = RefCell::new(BTreeSet::new());
+    world.idle_but(4_000, |it| {
+        goes(it, late, first, "EraTold") && seen.borrow_mut().insert(format!("{:?}", it.message))
+    });
+    assert!([first, second, late].into_iter().all(|node| world.is_absent(node, 0)));
+    assert!(seen.borrow().len() >= 4, "each step was asked twice");
+}
+
+/// The replicas are connected, and do not answer.
+#[test]
+fn tombstones_of_abd_go_to_answering_replicas() {
+    let mut world = World::<Abd>::new(3, true, 7);
+    world.ask_and_end(A, 0, Ask::Remove);
+    let asked = Cell::new(0);
+    world.idle_but(30_000, |it| {
+        let text = format!("{:?}", it.message);
+        assert!(!text.starts_with("Store {"), "{text}");
+        asked.set(asked.get() + usize::from(text.starts_with("Era {")));
+        text.starts_with("EraTold")
+    });
+    assert!(asked.get() > 0);
+    assert!(!world.is_absent(A, 0));
+}
+
+#[test]
+fn rounds_of_abd_wait_for_slow_replicas() {
+    let mut world = World::<Abd>::new(3, true, 7);
+    world.ask_and_end(A, 0, Ask::Remove);
+    let set_pace = |world: &mut World<Abd>, pace| {
+        for node in [A, B] {
+            world.nodes[node].peers.set_pace(node_id(C), pace);
+        }
+        // It goes on by itself otherwise.
+        world.nodes[C].peers.set_pace(node_id(A), pace);
+    };
+    set_pace(&mut world, Pace::Slow);
+    world.idle_but(30_000, |it| panic!("{:?}", it.message));
+    set_pace(&mut world, Pace::Steady);
+    world.idle_all(11_000);
+    assert!([A, B, C].into_iter().all(|node| world.is_absent(node, 0)));
     assert_eq!(world.judge(&[A, B, C]), Ok(()));
 }

@@ -50,6 +50,7 @@ pub(super) struct Stored {
 
 pub(super) struct Node<P: Protocol> {
     pub protocol: P,
+    pub env: Env,
     pub is_up: bool,
     pub incarnation: Incarnation,
     /// The content of the stores, as the membership service names it.
@@ -111,7 +112,8 @@ impl<P: Protocol> Node<P> {
         let mut metas = Metas::default();
         metas.fill(shard, P::Meta::default());
         let mut node = Node {
-            protocol: P::open(env),
+            protocol: P::open(env.clone()),
+            env,
             is_up: true,
             incarnation,
             image,
