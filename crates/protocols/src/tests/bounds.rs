@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use base::Nanos;
 use types::{SessionId, Tag};
 
+use super::World;
 use super::asks::Ask;
-use super::schedules::{A, B, C};
+use super::node::REQUEST_TIMEOUT;
+use super::node_id;
+use super::steps::{A, B, C};
 use super::tombstones::goes;
-use super::{REQUEST_TIMEOUT, World, node_id};
 use crate::abd::Abd;
 use crate::peers::Pace;
 use crate::protocol::{Env, Event, Protocol, Request};

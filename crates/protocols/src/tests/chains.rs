@@ -4,16 +4,11 @@ use types::Key;
 
 use super::asks::Ask;
 use super::node_id;
-use super::schedules::group;
+use super::steps::{A, B, C, D, group};
 use crate::configured::Configured;
 use crate::craq::Craq;
 use crate::peers::Pace;
 use crate::register_cache::CachedRegister;
-
-const A: usize = 0;
-const B: usize = 1;
-const C: usize = 2;
-const D: usize = 3;
 
 /// An acknowledgement is lost. The member before becomes clean by the answer of the tail.
 pub(super) fn acknowledgement_lost_behind_a_clean_member() -> Result<(), String> {

@@ -7,14 +7,12 @@ use types::{Configuration, Epoch, Outcome, Reply, Role};
 
 use super::World;
 use super::asks::Ask;
+use super::steps::{A, B};
 use crate::configured::{Configured, Member};
 use crate::craq::Craq;
 use crate::group::GroupEvent;
 use crate::hermes::Hermes;
 use crate::protocol::Event;
-
-const A: usize = 0;
-const B: usize = 1;
 
 fn damaged<P: Member>() -> World<Configured<P>> {
     let mut world = World::new(2, true, 7);

@@ -6,17 +6,16 @@
 use base::Nanos;
 use types::{AmnesiaCount, Key, Outcome, Shard, Tag};
 
+use super::World;
 use super::asks::Ask;
-use super::schedules::{A, B, C};
-use super::{Letter, World, node_id};
+use super::letter::Letter;
+use super::steps::{A, ALL, B, C};
 use crate::abd::Abd;
 use crate::caspaxos::CasPaxos;
 use crate::classic_paxos::ClassicPaxos;
 use crate::protocol::{Event, Protocol};
 use crate::toolkit::eras::Eras;
 use crate::toolkit::no_meta::NoMeta;
-
-const ALL: [usize; 3] = [A, B, C];
 
 /// Messages to a replica that are held back, those to itself among them.
 struct Held<M> {
@@ -40,17 +39,12 @@ impl<M: std::fmt::Debug> Held<M> {
     }
 }
 
-fn is_between<M>(letter: &Letter<M>, one: usize, other: usize) -> bool {
-    let ends = (letter.from.node, letter.to);
-    ends == (node_id(one), other) || ends == (node_id(other), one)
-}
-
 impl<P: Protocol> World<P> {
     /// Lets time pass. These messages are held, and those over cut links are lost.
     fn idle_holding(&mut self, millis: u64, held: &mut Held<P::Message>, cut: &[(usize, usize)]) {
         for _ in 0..millis.div_ceil(5) {
             for _ in 0..10_000 {
-                self.bag.retain(|it| !cut.iter().any(|&(one, other)| is_between(it, one, other)));
+                self.bag.retain(|it| !cut.iter().any(|&(one, other)| it.goes_between(one, other)));
                 let is_held = |it: &mut Letter<_>| it.to == held.to && held.is_it(&it.message);
                 let letters: Vec<_> = self.bag.extract_if(.., is_held).collect();
                 held.letters.extend(letters);

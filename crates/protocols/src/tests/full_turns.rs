@@ -4,7 +4,7 @@ use types::{Key, Outcome, Tag};
 
 use super::World;
 use super::asks::Ask;
-use super::schedules::{A, B, C, group};
+use super::steps::{A, B, C, group};
 use crate::abd::Abd;
 use crate::configured::Configured;
 use crate::craq::Craq;

@@ -1,7 +1,8 @@
 //! A world for any protocol in tests: nodes with media in memory, a network that misbehaves, and
 //! clients. Its membership service obeys the contract of `docs/protocols/membership.md`.
 //!
-//! `explore` draws schedules at random. `schedules` plays those that single mutants need.
+//! `explore` draws schedules at random. `schedules` plays those that single mutants need, by the
+//! `steps` that all hand-made schedules share.
 
 mod asks;
 mod bounds;
@@ -11,46 +12,36 @@ mod explore;
 mod forgotten;
 mod full_turns;
 mod groups;
+mod letter;
 mod mutants;
 mod node;
 mod readiness;
 mod repeats;
 mod reviewed;
 mod schedules;
+mod steps;
 mod template;
 mod tombstones;
 mod upkeep;
 mod verdict;
+mod worker;
 mod zab;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
-use base::{Millis, Nanos, Prng};
+use base::{Nanos, Prng};
 use checker::history::{ClientId, History, OpId};
 use checker::model::kv::{KvInput, KvOutput};
-use types::{AmnesiaCount, Incarnation, Key, NodeId, Outcome, SessionId, Shard, Tag, Wire};
+use types::{AmnesiaCount, Incarnation, Key, NodeId, Outcome, SessionId, Shard, Tag};
 
-use crate::protocol::{Context, Event, Peer, Protocol, Request, Scanned, ScannedRegister};
-use crate::register_cache::CachedRegister;
-use crate::replicas::Replicas;
+use crate::protocol::{Context, Event, Peer, Protocol, Request};
 use crate::request::PutAside;
 
-use asks::{Ask, Asks};
+use asks::Ask;
 use groups::Service;
-use node::{Lent, Node};
-
-const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(2);
-
-/// A message in flight.
-struct Letter<M> {
-    from: Peer,
-    to: usize,
-    losses: Vec<(NodeId, AmnesiaCount)>,
-    message: M,
-}
+use letter::Letter;
+use node::Node;
 
 struct Asked {
     node: usize,
@@ -198,14 +189,8 @@ impl<P: Protocol> World<P> {
     }
 
     fn run(&mut self, index: usize, event: Event<P>) {
-        let shard = self.shard();
-        self.with_context(index, |protocol, cx| {
-            cx.about(shard);
-            protocol.on(cx, event);
-        });
-        let node = &self.nodes[index];
-        let replicas = Replicas { set: node.sets.any(), peers: &node.peers };
-        if let Err(violation) = node.protocol.check(&node.cache, replicas) {
+        let (now, shard) = (self.now, self.shard());
+        if let Err(violation) = self.nodes[index].run(now, shard, event) {
             self.fail(violation.0);
         }
         self.carry_out(index);
@@ -213,31 +198,13 @@ impl<P: Protocol> World<P> {
 
     fn with_context(&mut self, index: usize, run: impl FnOnce(&mut P, &mut Context<'_, P>)) {
         let now = self.now;
-        let node = &mut self.nodes[index];
-        let mut cx = crate::Scope {
-            now,
-            unix: Millis(now.as_millis()),
-            uptime: &Millis(now.as_millis()),
-            cache: &mut node.cache,
-            metas: &mut node.metas,
-            fx: &mut node.fx,
-            rng: &mut node.rng,
-            replicas: Replicas { set: node.sets.any(), peers: &node.peers },
-            sets: &node.sets,
-            lease: crate::Lease { leases: &node.lent, database: types::Database(0) },
-            update: &Asks,
-        };
-        run(&mut node.protocol, &mut cx);
+        self.nodes[index].with_context(now, run);
     }
 
     fn carry_out(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        let open = node.open;
-        let fx = std::mem::take(&mut node.fx);
-        node.fx.open_ticket = open;
-        node.timers.extend(fx.timers.into_iter().map(|(timer, at)| (at, timer)));
+        let fx = node.take_effects();
         node.again.extend(fx.again);
-        node.scans.extend(fx.scans);
         for shard in fx.recovered {
             node.cache.set_forgotten(shard, false);
         }
@@ -245,16 +212,10 @@ impl<P: Protocol> World<P> {
             self.fail(violation.0);
         }
         for send in fx.sends {
-            match send.after <= self.nodes[index].durable {
-                true => self.post(index, send.to, send.message),
-                false => self.nodes[index].gated.push(send),
-            }
+            self.post(index, send.to, send.message);
         }
-        for (tag, outcome, after) in fx.outcomes {
-            match after <= self.nodes[index].durable {
-                true => self.complete(tag, outcome),
-                false => self.nodes[index].gated_outcomes.push((tag, outcome, after)),
-            }
+        for (tag, outcome, _) in fx.outcomes {
+            self.complete(tag, outcome);
         }
         for report in fx.group {
             self.on_report(index, report);
@@ -295,40 +256,28 @@ impl<P: Protocol> World<P> {
     /// Delivers a message as a worker would: first the counts of losses, then the message unless
     /// it is void.
     fn deliver(&mut self, letter: Letter<P::Message>) {
-        let Letter { from, to, losses, message } = letter;
+        let (from, to) = (letter.from, letter.to);
         if !self.nodes[to].is_up {
             return;
         }
         self.note(|| {
             let Peer { node, incarnation, .. } = from;
-            format!("node {to}: from {}.{}: {message:?}", node.0 - 1, incarnation.0)
+            format!("node {to}: from {}.{}: {:?}", node.0 - 1, incarnation.0, letter.message)
         });
         let node = &mut self.nodes[to];
-        let me = node.peers.me();
-        let mut grew = false;
-        for (of, amnesia) in losses.into_iter().filter(|&(of, _)| of != me) {
-            grew |= node.peers.learn(of, Incarnation(0), amnesia);
-        }
-        grew |= node.peers.learn(from.node, from.incarnation, from.amnesia);
+        let grew = node.learn(&letter);
         let is_void = node.peers.get(from.node).is_some_and(|known| from.amnesia < known.amnesia);
         if grew {
             self.step(to, Event::ViewChanged);
         }
         if !is_void {
-            self.step(to, Event::Peer { from, message });
+            self.step(to, Event::Peer { from, message: letter.message });
         }
     }
 
     /// Repeats a message: it stays in flight.
     fn deliver_copy(&mut self, at: usize) {
-        let letter = &self.bag[at];
-        let bytes = letter.message.to_bytes();
-        let copy = Letter {
-            from: letter.from,
-            to: letter.to,
-            losses: letter.losses.clone(),
-            message: P::Message::from_bytes(&bytes).expect("a message comes from its bytes"),
-        };
+        let copy = self.bag[at].copy();
         self.deliver(copy);
     }
 
@@ -343,22 +292,12 @@ impl<P: Protocol> World<P> {
             return false;
         }
         self.note(|| format!("node {index}: flushed"));
-        let durable = self.nodes[index].durable;
-        let node = &mut self.nodes[index];
-        let (free, gated) = std::mem::take(&mut node.gated)
-            .into_iter()
-            .partition(|send: &crate::Send<P::Message>| send.after <= durable);
-        node.gated = gated;
-        let free: Vec<crate::Send<P::Message>> = free;
-        for send in free {
+        let fx = self.nodes[index].release();
+        for send in fx.sends {
             self.post(index, send.to, send.message);
         }
-        let outcomes = std::mem::take(&mut self.nodes[index].gated_outcomes);
-        for (tag, outcome, after) in outcomes {
-            match after <= durable {
-                true => self.complete(tag, outcome),
-                false => self.nodes[index].gated_outcomes.push((tag, outcome, after)),
-            }
+        for (tag, outcome, _) in fx.outcomes {
+            self.complete(tag, outcome);
         }
         if !self.are_own_late {
             self.go_on(index);
@@ -376,10 +315,8 @@ impl<P: Protocol> World<P> {
 
     fn fire(&mut self, index: usize) {
         while self.nodes[index].is_up
-            && let Some(&(at, timer)) = self.nodes[index].timers.first()
-            && at <= self.now
+            && let Some(timer) = self.nodes[index].worker.take_timer(self.now)
         {
-            self.nodes[index].timers.pop_first();
             self.step(index, Event::Timer(timer));
         }
     }
@@ -468,28 +405,6 @@ impl<P: Protocol> World<P> {
     }
 }
 
-impl<P: Protocol> Node<P> {
-    fn scan(&self, scan: crate::effects::Scan) -> Scanned<P::Record> {
-        let shard = Shard((scan.from_hash >> 56) as u8);
-        let (found, next_hash) =
-            self.cache.range_step(shard, scan.from_hash, None, scan.limit.max(1));
-        let copy = |(key, found): (&Key, CachedRegister<'_, P::Record>)| match found {
-            CachedRegister::Present(register) => {
-                let (copy, _) = P::copy(register);
-                Some((key.clone(), ScannedRegister::Present(copy)))
-            }
-            CachedRegister::Lost => Some((key.clone(), ScannedRegister::Lost)),
-            CachedRegister::Absent => None,
-        };
-        Scanned { id: scan.id, records: found.into_iter().filter_map(copy).collect(), next_hash }
-    }
-}
-
 fn node_id(index: usize) -> NodeId {
     NodeId(u16::try_from(index).expect("few nodes") + 1)
-}
-
-/// The lease word of a node: the epoch of the lease that it holds, or zero.
-fn no_lease() -> Lent {
-    Lent(Arc::new(AtomicU32::new(0)))
 }

@@ -1,26 +1,47 @@
 //! A node: a protocol, its registers, a medium, and the effects that wait for it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use base::{Nanos, Prng};
 use types::{
-    AmnesiaCount, Database, Epoch, ImageId, Incarnation, Key, NodeId, Outcome, Shard, Tag, Ticket,
-    Wire,
+    AmnesiaCount, Database, Epoch, ImageId, Incarnation, Key, NodeId, Shard, Ticket, Wire,
 };
 
-use super::{REQUEST_TIMEOUT, no_lease, node_id};
-use crate::effects::{Effects, Scan, Send, TimerId};
+use super::node_id;
+use super::worker::{Records, Worker, is_stored, store, take_records};
+use crate::effects::Violation;
 use crate::group::Leases;
 use crate::peers::Peers;
-use crate::protocol::{Env, Peer, Protocol};
-use crate::register_cache::{Absence, Metas, RegisterCache};
+use crate::protocol::{Context, Env, Event, Protocol};
 use crate::replica_sets::ReplicaSets;
 use crate::request::PutAside;
 
-#[derive(Clone, Debug)]
-pub(super) struct Lent(pub Arc<AtomicU32>);
+pub(super) const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(2);
+
+/// The environment of the only worker of a node.
+pub(super) fn env(me: NodeId, incarnation: Incarnation, group_size: usize, durable: bool) -> Env {
+    Env {
+        me,
+        incarnation,
+        request_timeout: REQUEST_TIMEOUT,
+        once_timeout: REQUEST_TIMEOUT,
+        compare_every: Nanos::ZERO,
+        group_size,
+        transient: false,
+        durable,
+        worker: 0,
+        workers: 1,
+        log: types::LogImage::default(),
+        shared: Arc::default(),
+    }
+}
+
+/// The lease word of a node: the epoch of the lease that it holds, or zero.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Lent(Arc<AtomicU32>);
 
 impl Lent {
     pub fn set(&self, epoch: Epoch) {
@@ -37,7 +58,7 @@ impl Leases for Lent {
 /// Records of one flush.
 struct Batch {
     ticket: Ticket,
-    records: Vec<(Key, Option<Vec<u8>>)>,
+    records: Records,
     metas: Vec<(Shard, Vec<u8>)>,
 }
 
@@ -49,7 +70,7 @@ pub(super) struct Stored {
 }
 
 pub(super) struct Node<P: Protocol> {
-    pub protocol: P,
+    pub worker: Worker<P>,
     pub env: Env,
     pub is_up: bool,
     pub incarnation: Incarnation,
@@ -61,22 +82,26 @@ pub(super) struct Node<P: Protocol> {
     pub promised: Epoch,
     pub installed: Epoch,
     pub lent: Lent,
-    pub cache: RegisterCache<P::Record>,
-    pub metas: Metas<P::Meta>,
-    pub fx: Effects<P::Message>,
-    pub rng: Prng,
     pub sets: ReplicaSets,
-    pub peers: Peers,
-    pub timers: BTreeSet<(Nanos, TimerId)>,
-    pub gated: Vec<Send<P::Message>>,
-    pub gated_outcomes: Vec<(Tag, Outcome, Ticket)>,
     pub again: VecDeque<PutAside<P::Message>>,
-    pub scans: VecDeque<Scan>,
     pub own: VecDeque<P::Message>,
     pub stored: Stored,
     batches: VecDeque<Batch>,
-    pub durable: Ticket,
-    pub open: Ticket,
+}
+
+/// It has one worker.
+impl<P: Protocol> Deref for Node<P> {
+    type Target = Worker<P>;
+
+    fn deref(&self) -> &Worker<P> {
+        &self.worker
+    }
+}
+
+impl<P: Protocol> DerefMut for Node<P> {
+    fn deref_mut(&mut self) -> &mut Worker<P> {
+        &mut self.worker
+    }
 }
 
 impl<P: Protocol> Node<P> {
@@ -90,29 +115,18 @@ impl<P: Protocol> Node<P> {
     ) -> Node<P> {
         let me = node_id(index);
         let ids: Vec<NodeId> = (0..nodes).map(node_id).collect();
-        let env = Env {
-            me,
-            incarnation,
-            request_timeout: REQUEST_TIMEOUT,
-            once_timeout: REQUEST_TIMEOUT,
-            compare_every: Nanos::ZERO,
-            group_size,
-            transient: false,
-            durable,
-            worker: usize::from(shard.0),
-            workers: 256,
-            log: types::LogImage::default(),
-            shared: Arc::default(),
-        };
+        let (worker, workers) = (usize::from(shard.0), 256);
+        let env = Env { worker, workers, ..env(me, incarnation, group_size, durable) };
         let mut peers = Peers::new(me, incarnation, AmnesiaCount(1), &ids);
         for &id in &ids {
             peers.set_up(id, true);
             peers.learn(id, Incarnation(1), AmnesiaCount(1));
         }
-        let mut metas = Metas::default();
-        metas.fill(shard, P::Meta::default());
-        let mut node = Node {
-            protocol: P::open(env.clone()),
+        let rng = Prng::new(seed ^ u64::from(me.0) << 40);
+        let mut worker = Worker::open(env.clone(), peers, rng);
+        worker.metas.fill(shard, P::Meta::default());
+        Node {
+            worker,
             env,
             is_up: true,
             incarnation,
@@ -120,37 +134,13 @@ impl<P: Protocol> Node<P> {
             is_blank: false,
             promised: Epoch(0),
             installed: Epoch(0),
-            lent: no_lease(),
-            cache: RegisterCache::new(Absence::Certain),
-            metas,
-            fx: Effects::default(),
-            rng: Prng::new(seed ^ u64::from(me.0) << 40),
+            lent: Lent::default(),
             sets: ReplicaSets::of_all(Epoch(1), me, &ids),
-            peers,
-            timers: BTreeSet::new(),
-            gated: Vec::new(),
-            gated_outcomes: Vec::new(),
             again: VecDeque::new(),
-            scans: VecDeque::new(),
             own: VecDeque::new(),
             stored: Stored::default(),
             batches: VecDeque::new(),
-            durable: Ticket::DURABLE,
-            open: Ticket(u64::from(durable)),
-        };
-        node.open_ticket();
-        node
-    }
-
-    fn open_ticket(&mut self) {
-        self.cache.set_open_ticket(self.open);
-        self.metas.set_open_ticket(self.open);
-        self.fx.open_ticket = self.open;
-    }
-
-    pub fn as_peer(&self) -> Peer {
-        let me = self.peers.own();
-        Peer { node: me.node, incarnation: self.incarnation, amnesia: me.amnesia }
+        }
     }
 
     pub fn amnesia(&self) -> AmnesiaCount {
@@ -158,12 +148,17 @@ impl<P: Protocol> Node<P> {
     }
 
     pub fn set_amnesia(&mut self, amnesia: AmnesiaCount) {
-        let me = self.peers.me();
-        self.peers.learn(me, self.incarnation, amnesia);
+        let (me, incarnation) = (self.peers.me(), self.incarnation);
+        self.peers.learn(me, incarnation, amnesia);
     }
 
-    pub fn losses(&self) -> Vec<(NodeId, AmnesiaCount)> {
-        self.peers.nodes().iter().map(|member| (member.node, member.amnesia)).collect()
+    pub fn with_context(&mut self, now: Nanos, run: impl FnOnce(&mut P, &mut Context<'_, P>)) {
+        self.worker.with_context(now, (&self.sets, &self.lent), run);
+    }
+
+    /// Runs one event. An error names the invariant that it broke.
+    pub fn run(&mut self, now: Nanos, shard: Shard, event: Event<P>) -> Result<(), Violation> {
+        self.worker.run(now, (&self.sets, &self.lent), shard, event)
     }
 
     /// Submits the changes of a turn as one flush.
@@ -172,16 +167,12 @@ impl<P: Protocol> Node<P> {
         for shard in self.metas.take_dirty() {
             batch.metas.push((shard, self.metas.get(shard).to_bytes()));
         }
-        self.cache.take_dirty(|key, register, _| {
-            batch.records.push((key.clone(), register.map(Wire::to_bytes)));
-            0
-        });
+        batch.records = take_records(&mut self.cache);
         if !is_durable || (batch.records.is_empty() && batch.metas.is_empty()) {
             return;
         }
         self.batches.push_back(batch);
-        self.open = Ticket(self.open.0 + 1);
-        self.open_ticket();
+        self.open_next_ticket();
     }
 
     /// The oldest flush reaches the medium.
@@ -198,15 +189,8 @@ impl<P: Protocol> Node<P> {
 
     /// Stores the records whose bit is set in `part`.
     fn store(&mut self, batch: Batch, part: u64) {
-        let is_stored = |place: usize| part >> (place % 64) & 1 == 1;
-        self.stored.metas.extend(batch.metas.into_iter().filter(|_| is_stored(63)));
-        for (place, (key, bytes)) in batch.records.into_iter().enumerate() {
-            match bytes {
-                _ if !is_stored(place) => None,
-                Some(bytes) => self.stored.records.insert(key, bytes),
-                None => self.stored.records.remove(&key),
-            };
-        }
+        self.stored.metas.extend(batch.metas.into_iter().filter(|_| is_stored(part, 63)));
+        store(&mut self.stored.records, batch.records, part);
     }
 
     pub fn kill(&mut self, kept: usize, part: u64) {
@@ -229,10 +213,7 @@ impl<P: Protocol> Node<P> {
 
     /// Fills the cache as a start finds the medium.
     pub fn load(&mut self, stored: Stored) {
-        for (key, bytes) in &stored.records {
-            let register = P::Record::from_bytes(bytes).expect("it was written so");
-            self.cache.fill(key, Some(register), false);
-        }
+        self.fill(&stored.records);
         for (shard, bytes) in &stored.metas {
             *self.metas.get_mut(*shard) = P::Meta::from_bytes(bytes).expect("it was written so");
         }

@@ -3,15 +3,11 @@
 use base::Nanos;
 
 use super::World;
+use super::steps::{A, B, C, D};
 use crate::configured::{Configured, Member};
 use crate::craq::Craq;
 use crate::hermes::Hermes;
 use crate::protocol::{Protocol as _, Stats};
-
-const A: usize = 0;
-const B: usize = 1;
-const C: usize = 2;
-const D: usize = 3;
 
 impl<P: Member> World<Configured<P>> {
     fn waits_for_data(&self, index: usize) -> bool {

@@ -4,7 +4,7 @@ use types::{Outcome, Role, Tag};
 
 use super::World;
 use super::asks::Ask;
-use super::schedules::{A, B, C, D, group};
+use super::steps::{A, B, C, D, group};
 use crate::configured::Configured;
 use crate::craq::Craq;
 

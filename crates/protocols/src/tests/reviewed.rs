@@ -4,7 +4,7 @@ use base::Nanos;
 
 use super::World;
 use super::asks::Ask;
-use super::schedules::{A, B, C};
+use super::steps::{A, B, C};
 use crate::abd::Abd;
 use crate::register_cache::CachedRegister;
 

@@ -7,97 +7,18 @@ use bytes::Bytes;
 use types::{Incarnation, Outcome, Role, Tag};
 
 use super::asks::Ask;
-use super::{Letter, World, node_id};
+use super::letter::Letter;
+use super::steps::{A, B, C, D, E, group};
+use super::{World, node_id};
 use crate::caspaxos::CasPaxos;
 use crate::classic_paxos::{ClassicPaxos, Register};
 use crate::configured::Configured;
 use crate::craq::Craq;
 use crate::hermes::Hermes;
-use crate::protocol::{Event, Protocol};
+use crate::protocol::Protocol;
 use crate::register_cache::CachedRegister;
 use crate::toolkit::stamp::Stamp;
 use crate::toolkit::state::{OpId, Registry, State};
-
-pub(super) const A: usize = 0;
-pub(super) const B: usize = 1;
-pub(super) const C: usize = 2;
-pub(super) const D: usize = 3;
-const E: usize = 4;
-
-impl<P: Protocol> World<P> {
-    /// The messages in flight from one node to another whose text has this part.
-    pub(super) fn take(&mut self, from: usize, to: usize, part: &str) -> Vec<Letter<P::Message>> {
-        let is_it = |letter: &mut Letter<P::Message>| {
-            letter.from.node == node_id(from)
-                && letter.to == to
-                && format!("{:?}", letter.message).contains(part)
-        };
-        self.bag.extract_if(.., is_it).collect()
-    }
-
-    /// Delivers the messages from one node to another whose text has this part.
-    pub(super) fn carry(&mut self, from: usize, to: usize, part: &str) {
-        let letters = self.take(from, to, part);
-        assert!(!letters.is_empty(), "no {part} from {from} to {to}");
-        for letter in letters {
-            self.deliver(letter);
-        }
-    }
-
-    /// Delivers messages to one node in one turn.
-    pub(super) fn deliver_together(&mut self, letters: Vec<Letter<P::Message>>) {
-        let Some(to) = letters.first().map(|letter| letter.to) else { return };
-        for Letter { from, message, .. } in letters {
-            self.run(to, Event::Peer { from, message });
-        }
-        self.go_on(to);
-    }
-
-    /// The node runs until its next timers have fired.
-    pub(super) fn wait(&mut self, index: usize, millis: u64) {
-        self.pass(Nanos::from_millis(millis), std::iter::once(index));
-    }
-
-    /// The node's timers fire until it sends such a message.
-    pub(super) fn wait_for(&mut self, from: usize, to: usize, part: &str) {
-        for _ in 0..200 {
-            let is_sent = self.bag.iter().any(|letter| {
-                letter.from.node == node_id(from)
-                    && letter.to == to
-                    && format!("{:?}", letter.message).contains(part)
-            });
-            if is_sent {
-                return;
-            }
-            self.wait(from, 1);
-        }
-        panic!("no {part} from {from} to {to} in time");
-    }
-
-    /// The messages of a node to itself arrive.
-    pub(super) fn carry_own(&mut self, index: usize) {
-        while self.deliver_own(index) {}
-    }
-
-    pub(super) fn done(&mut self, tag: Tag) {
-        self.settle(&[tag]);
-        assert!(!self.is_open(tag), "{tag:?} has ended");
-    }
-
-    /// Reads both keys at each member, and judges.
-    pub(super) fn judge(mut self, readers: &[usize]) -> Result<(), String> {
-        let reads: Vec<Tag> = readers.iter().map(|&at| self.ask(at, 0, Ask::Get)).collect();
-        self.settle(&reads);
-        self.verdict()
-    }
-}
-
-pub(super) fn group<P: Protocol>(nodes: usize, full: &[usize], durable: bool) -> World<P> {
-    let mut world = World::new(nodes, durable, 7);
-    world.begin(full);
-    world.drain();
-    world
-}
 
 /// A node that was left out hears of no change, and its lease has ended.
 pub(super) fn a_read_at_a_node_left_out<P: Protocol>() -> Result<(), String> {

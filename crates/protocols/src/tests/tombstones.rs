@@ -1,18 +1,15 @@
 //! Removal of tombstones: schedules made for single mutants. Each holds without them.
 
 use base::Nanos;
-use types::Outcome;
+use types::{Outcome, Wire};
 
+use super::World;
 use super::asks::Ask;
-use super::{Letter, World};
+use super::letter::Letter;
+use super::steps::{A, ALL, B, C};
 use crate::abd::Abd;
 use crate::protocol::Protocol;
 use crate::register_cache::CachedRegister;
-
-const A: usize = 0;
-const B: usize = 1;
-const C: usize = 2;
-const ALL: [usize; 3] = [A, B, C];
 
 impl<P: Protocol> World<P> {
     /// Lets time pass at all nodes. Messages arrive in between, unless they are withheld.
@@ -56,14 +53,13 @@ impl<P: Protocol> World<P> {
     }
 }
 
-pub(super) fn goes<M: std::fmt::Debug>(
+pub(super) fn goes<M: std::fmt::Debug + Wire>(
     letter: &Letter<M>,
     from: usize,
     to: usize,
     part: &str,
 ) -> bool {
-    let is_way = usize::from(letter.from.node.0) == from + 1 && letter.to == to;
-    is_way && format!("{:?}", letter.message).starts_with(part)
+    letter.goes(from, to) && letter.has(part)
 }
 
 /// A replica missed the deletion.

@@ -5,21 +5,13 @@ use types::{Key, Tag};
 
 use super::World;
 use super::asks::{Ask, TTL};
+use super::steps::{ALL, group};
 use crate::abd::{self, Abd};
 use crate::configured::{Configured, Member};
 use crate::craq::{self, Craq};
 use crate::hermes::{self, Hermes};
 use crate::protocol::{Protocol, Stats};
 use crate::register_cache::CachedRegister;
-
-const ALL: [usize; 3] = [0, 1, 2];
-
-fn group<P: Member>() -> World<Configured<P>> {
-    let mut world = World::new(ALL.len(), true, 7);
-    world.begin(&ALL);
-    world.drain();
-    world
-}
 
 impl<P: Protocol> World<P> {
     /// Lets time pass at all nodes. Messages arrive in between.
@@ -50,7 +42,7 @@ impl<P: Protocol> World<P> {
 }
 
 fn untouched_key_ends<P: Member>(is_empty: impl Fn(&P::Record) -> bool + Copy) {
-    let mut world = group::<P>();
+    let mut world = group::<Configured<P>>(ALL.len(), &ALL, true);
     let write = world.ask(1, 0, Ask::SetExpiring(1));
     world.settle(&[write]);
     world.idle(10);
@@ -69,7 +61,7 @@ fn key_ends_after_restart_of_all_members() {
 
 #[test]
 fn registers_of_deleted_keys_go() {
-    let mut world = group::<Craq>();
+    let mut world = group::<Configured<Craq>>(ALL.len(), &ALL, true);
     let write = world.ask(1, 0, Ask::Set(1));
     world.settle(&[write]);
     let delete = world.ask(2, 0, Ask::Delete);
@@ -105,7 +97,7 @@ fn key_of_abd_ends_after_restart_of_all_nodes() {
 #[test]
 fn sweep_validates_key_of_dead_coordinator() {
     let is_valid = |register: &hermes::Register| register.is_valid;
-    let mut world = group::<Hermes>();
+    let mut world = group::<Configured<Hermes>>(ALL.len(), &ALL, true);
     world.ask(0, 0, Ask::Set(1));
     world.idle(10);
     world.ask(0, 0, Ask::Set(2));
@@ -119,7 +111,7 @@ fn sweep_validates_key_of_dead_coordinator() {
 #[test]
 fn sweep_cleans_dirty_key_of_earlier_epoch() {
     let is_clean = |register: &craq::Register| register.is_clean;
-    let mut world = group::<Craq>();
+    let mut world = group::<Configured<Craq>>(ALL.len(), &ALL, true);
     world.ask(0, 0, Ask::Set(1));
     while world.flush(0) {}
     let letter = world.bag.remove(0);
@@ -135,7 +127,7 @@ fn sweep_cleans_dirty_key_of_earlier_epoch() {
 #[test]
 fn restart_renews_few_registers_at_a_time() {
     const KEYS: u64 = 300;
-    let mut world = group::<Craq>();
+    let mut world = group::<Configured<Craq>>(ALL.len(), &ALL, true);
     let first = world.shard().first_hash();
     world.keys = (0..KEYS).map(|key| Key::at(first + (key << 20), b"k")).collect();
     let writes: Vec<Tag> = (0..KEYS as usize).map(|key| world.ask(0, key, Ask::Set(1))).collect();

@@ -163,7 +163,7 @@ fn deliver(world: &mut World, rng: &mut Prng, odds: &Odds) {
     if is_cut || rng.below(1000) < odds.loss {
         world.bag.remove(at);
     } else if rng.below(1000) < odds.copies {
-        let copy = world.copy_of(at);
+        let copy = world.bag[at].copy();
         world.deliver(copy);
     } else {
         let letter = world.bag.remove(at);

@@ -12,29 +12,19 @@ pub(super) mod schedules;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use base::{Millis, Nanos};
-use types::{AmnesiaCount, Incarnation, Key, NodeId, Outcome, SessionId, Shard, Tag, Wire};
+use base::Nanos;
+use types::{AmnesiaCount, Incarnation, Key, NodeId, Outcome, SessionId, Shard, Tag};
 
-use super::asks::Asks;
-use super::node_id;
-use crate::protocol::{
-    self as waist, Context, Event, Peer, Protocol, Request, Scanned, ScannedRegister,
-};
+use super::{letter, node_id};
+use crate::protocol::{self as waist, Event, Protocol as _, Request};
 use crate::register_cache::CachedRegister;
-use crate::replicas::Replicas;
 use crate::zab::message::{ToRegister, ToSequencer, ToWorker};
-use crate::zab::{Message, Register, Zab};
+use crate::zab::{Message, Zab};
 
 use node::{Node, Own, OwnLetter, Plan, Stored};
 use order::{Do, Order};
 
-/// A message on its way between nodes.
-struct Letter {
-    from: Peer,
-    to: usize,
-    losses: Vec<(NodeId, AmnesiaCount)>,
-    message: Message,
-}
+type Letter = letter::Letter<Message>;
 
 struct World {
     now: Nanos,
@@ -166,7 +156,7 @@ impl World {
         self.run(index, worker, event);
         self.run(index, worker, Event::Turn);
         while let Some(scan) = self.nodes[index].workers[worker].scans.pop_front() {
-            let event = Event::Scanned(self.scan(index, worker, scan));
+            let event = Event::Scanned(self.nodes[index].workers[worker].scan(scan));
             self.run(index, worker, event);
             self.run(index, worker, Event::Turn);
         }
@@ -177,24 +167,7 @@ impl World {
     fn run(&mut self, index: usize, worker: usize, event: Event<Zab>) {
         let now = self.now;
         let Node { workers, sets, lent, .. } = &mut self.nodes[index];
-        let it = &mut workers[worker];
-        let mut cx: Context<'_, Zab> = crate::Scope {
-            now,
-            unix: Millis(now.as_millis()),
-            uptime: &Millis(now.as_millis()),
-            cache: &mut it.cache,
-            metas: &mut it.metas,
-            fx: &mut it.fx,
-            rng: &mut it.rng,
-            replicas: Replicas { set: sets.any(), peers: &it.peers },
-            sets,
-            lease: crate::Lease { leases: lent, database: types::Database(0) },
-            update: &Asks,
-        };
-        cx.about(Shard(0));
-        it.protocol.on(&mut cx, event);
-        let replicas = Replicas { set: sets.any(), peers: &it.peers };
-        if let Err(violation) = it.protocol.check(&it.cache, replicas) {
+        if let Err(violation) = workers[worker].run(now, (sets, lent), Shard(0), event) {
             self.fail(violation.0);
         }
         self.carry_out(index, worker);
@@ -202,29 +175,16 @@ impl World {
 
     fn carry_out(&mut self, index: usize, worker: usize) {
         let it = &mut self.nodes[index].workers[worker];
-        let mut fx = std::mem::take(&mut it.fx);
-        it.fx.open_ticket = it.open;
-        it.fx.log = std::mem::take(&mut fx.log);
-        it.timers.extend(fx.timers.into_iter().map(|(timer, at)| (at, timer)));
-        it.scans.extend(fx.scans);
+        let fx = it.take_effects();
         fx.recovered.into_iter().for_each(|shard| it.recover(shard));
         if let Some(violation) = fx.violation {
             self.fail(violation.0);
         }
         for send in fx.sends {
-            match send.after <= self.nodes[index].workers[worker].durable {
-                true => self.post(index, worker, send.to, send.message),
-                false => self.nodes[index].workers[worker].gated.push(send),
-            }
+            self.post(index, worker, send.to, send.message);
         }
-        for (tag, outcome, after) in fx.outcomes {
-            match after <= self.nodes[index].workers[worker].durable {
-                true => self.complete(tag, &outcome),
-                false => {
-                    let gated = &mut self.nodes[index].workers[worker].gated_outcomes;
-                    gated.push((tag, outcome, after));
-                }
-            }
+        for (tag, outcome, _) in fx.outcomes {
+            self.complete(tag, &outcome);
         }
         if !fx.forgotten.is_empty() {
             self.forget(index, worker, &fx.forgotten);
@@ -264,8 +224,8 @@ impl World {
             return node.own.push(OwnLetter { from: worker, to: receiver, body });
         }
         let sender = &node.workers[worker];
-        let losses = sender.peers.nodes().iter().map(|it| (it.node, it.amnesia)).collect();
-        let letter = Letter { from: sender.as_peer(), to, losses, message };
+        let (from, losses) = (sender.as_peer(), sender.losses());
+        let letter = Letter { from, to, losses, message };
         let is_empty = |shard: &Shard| self.keys.iter().all(|key| key.shard() != *shard);
         match &letter.message {
             Message::Worker(shard, ToWorker::AskPage { .. } | ToWorker::Page { .. })
@@ -323,18 +283,13 @@ impl World {
     }
 
     fn hand(&mut self, letter: Letter) {
-        let Letter { from, to, losses, message } = letter;
+        let (from, to) = (letter.from, letter.to);
         if !self.nodes[to].is_up {
             return;
         }
-        let worker = self.worker_of(&message, 0);
+        let worker = self.worker_of(&letter.message, 0);
         let it = &mut self.nodes[to].workers[worker];
-        let me = it.peers.me();
-        let mut grew = false;
-        for (of, amnesia) in losses.into_iter().filter(|&(of, _)| of != me) {
-            grew |= it.peers.learn(of, Incarnation(0), amnesia);
-        }
-        grew |= it.peers.learn(from.node, from.incarnation, from.amnesia);
+        let grew = it.learn(&letter);
         let is_void = it.peers.get(from.node).is_some_and(|known| {
             from.amnesia < known.amnesia || from.incarnation < known.incarnation
         });
@@ -342,14 +297,8 @@ impl World {
             self.turn(to, worker, Event::ViewChanged);
         }
         if !is_void {
-            self.turn(to, worker, Event::Peer { from, message });
+            self.turn(to, worker, Event::Peer { from, message: letter.message });
         }
-    }
-
-    fn copy_of(&self, at: usize) -> Letter {
-        let Letter { from, to, losses, message } = &self.bag[at];
-        let message = Message::from_bytes(&message.to_bytes()).expect("it comes from its bytes");
-        Letter { from: *from, to: *to, losses: losses.clone(), message }
     }
 
     /// Ends the oldest flush in progress of a worker.
@@ -359,14 +308,12 @@ impl World {
         }
         self.note(|| format!("node {index}.{worker}: flushed"));
         let it = &mut self.nodes[index].workers[worker];
-        let durable = it.durable;
-        let free: Vec<_> = it.gated.extract_if(.., |send| send.after <= durable).collect();
-        let told: Vec<_> = it.gated_outcomes.extract_if(.., |it| it.2 <= durable).collect();
+        let free = it.release();
         it.submit(self.plan.durable);
-        for send in free {
+        for send in free.sends {
             self.post(index, worker, send.to, send.message);
         }
-        for (tag, outcome, _) in told {
+        for (tag, outcome, _) in free.outcomes {
             self.complete(tag, &outcome);
         }
         self.go_on(index);
@@ -377,10 +324,8 @@ impl World {
     fn fire(&mut self, index: usize) {
         for worker in 0..self.plan.workers {
             while self.nodes[index].is_up
-                && let Some(&(at, timer)) = self.nodes[index].workers[worker].timers.first()
-                && at <= self.now
+                && let Some(timer) = self.nodes[index].workers[worker].take_timer(self.now)
             {
-                self.nodes[index].workers[worker].timers.pop_first();
                 self.step(index, worker, Event::Timer(timer));
             }
         }
@@ -459,10 +404,7 @@ impl World {
 
     /// The link between two nodes dies and comes back.
     fn reset(&mut self, one: usize, other: usize) {
-        self.bag.retain(|letter| {
-            let from = usize::from(letter.from.node.0) - 1;
-            !((from, letter.to) == (one, other) || (from, letter.to) == (other, one))
-        });
+        self.bag.retain(|letter| !letter.goes_between(one, other));
         for (at, peer) in [(one, other), (other, one)] {
             self.reset_one(at, peer, false);
             self.reset_one(at, peer, true);
@@ -488,31 +430,14 @@ impl World {
         (0..self.nodes.len()).filter(|&it| self.nodes[it].is_up).collect()
     }
 
-    fn scan(&self, index: usize, worker: usize, scan: crate::effects::Scan) -> Scanned<Register> {
-        let shard = Shard((scan.from_hash >> 56) as u8);
-        let cache = &self.nodes[index].workers[worker].cache;
-        let (found, next_hash) = cache.range_step(shard, scan.from_hash, None, scan.limit.max(1));
-        let copy = |(key, found): (&Key, CachedRegister<'_, _>)| match found {
-            CachedRegister::Present(register) => {
-                Some((key.clone(), ScannedRegister::Present(Zab::copy(register).0)))
-            }
-            CachedRegister::Lost => Some((key.clone(), ScannedRegister::Lost)),
-            CachedRegister::Absent => None,
-        };
-        Scanned { id: scan.id, records: found.into_iter().filter_map(copy).collect(), next_hash }
-    }
-
     // Calm: everything that is not held goes on.
 
     /// Delivers and flushes all that is not held, until there is no more.
     fn drain(&mut self) {
         for _ in 0..20_000 {
             let is_held = |letter: &Letter| {
-                let from = usize::from(letter.from.node.0) - 1;
-                self.held.iter().any(|&(one, other, part)| {
-                    (one, other) == (from, letter.to)
-                        && (part.is_empty() || format!("{:?}", letter.message).contains(part))
-                })
+                let mut held = self.held.iter();
+                held.any(|&(from, to, part)| letter.goes(from, to) && letter.has(part))
             };
             if let Some(at) = self.bag.iter().position(|letter| !is_held(letter)) {
                 let letter = self.bag.remove(at);

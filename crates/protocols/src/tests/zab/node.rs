@@ -1,22 +1,20 @@
 //! A node: its workers, each with an instance of the protocol and a part of the medium.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use base::{Nanos, Prng};
+use base::Prng;
 use bytes::Bytes;
-use types::{
-    AmnesiaCount, Epoch, Incarnation, Key, LogChanges, LogImage, NodeId, Outcome, Shard, Tag,
-    Ticket, Wire,
-};
+use types::{AmnesiaCount, Epoch, Incarnation, Key, LogChanges, LogImage, NodeId, Shard, Ticket};
 
-use super::super::{REQUEST_TIMEOUT, no_lease, node::Lent, node_id};
-use crate::effects::{Effects, Scan, Send, TimerId};
+use super::super::node::{Lent, env};
+use super::super::node_id;
+use super::super::worker::{self, Records, is_stored, store, take_records};
 use crate::peers::Peers;
-use crate::protocol::{Env, Peer, Protocol};
-use crate::register_cache::{Absence, Metas, RegisterCache};
+use crate::protocol::Env;
 use crate::replica_sets::ReplicaSets;
-use crate::zab::{Message, Meta, Register, Zab};
+use crate::zab::{Message, Meta, Zab};
 
 /// An input of a worker from its own node.
 #[derive(Debug)]
@@ -112,7 +110,7 @@ pub(super) struct Stored {
 #[derive(Default)]
 struct Batch {
     ticket: Ticket,
-    records: Vec<(Key, Option<Vec<u8>>)>,
+    records: Records,
     meta: Option<Meta>,
     log: LogChanges,
     forgotten: Vec<(Shard, bool)>,
@@ -127,24 +125,28 @@ impl Batch {
     }
 }
 
+/// A worker with its part of the medium.
 pub(super) struct Worker {
-    pub protocol: Zab,
-    pub cache: RegisterCache<Register>,
-    pub metas: Metas<Meta>,
-    pub fx: Effects<Message>,
-    pub rng: Prng,
-    pub peers: Peers,
-    pub timers: BTreeSet<(Nanos, TimerId)>,
-    pub gated: Vec<Send<Message>>,
-    pub gated_outcomes: Vec<(Tag, Outcome, Ticket)>,
-    pub scans: VecDeque<Scan>,
+    worker: worker::Worker<Zab>,
     pub stored: Stored,
     batches: VecDeque<Batch>,
-    pub durable: Ticket,
-    pub open: Ticket,
     /// Shards known again, to be noted once everything up to a ticket is durable.
     clearing: Vec<(Shard, Ticket)>,
     forgotten: Vec<(Shard, bool)>,
+}
+
+impl Deref for Worker {
+    type Target = worker::Worker<Zab>;
+
+    fn deref(&self) -> &worker::Worker<Zab> {
+        &self.worker
+    }
+}
+
+impl DerefMut for Worker {
+    fn deref_mut(&mut self) -> &mut worker::Worker<Zab> {
+        &mut self.worker
+    }
 }
 
 pub(super) struct Node {
@@ -181,55 +183,27 @@ impl Node {
         let worker = |(worker, mut stored): (usize, Stored)| {
             stored.log.revive(revived);
             let env = Env {
-                me,
-                incarnation,
-                request_timeout: REQUEST_TIMEOUT,
-                once_timeout: REQUEST_TIMEOUT,
-                compare_every: Nanos::ZERO,
-                group_size: plan.nodes,
-                transient: false,
-                durable: plan.durable,
                 worker,
                 workers: plan.workers,
                 log: stored.log.image(plan.log_len),
                 shared: Arc::clone(&shared),
+                ..env(me, incarnation, plan.nodes, plan.durable)
             };
             let mut peers = Peers::new(me, incarnation, amnesia, &ids);
             ids.iter().for_each(|&id| peers.set_up(id, true));
-            let mut metas = Metas::default();
-            metas.fill(Shard(0), stored.meta.unwrap_or_default());
-            let mut cache = RegisterCache::new(Absence::Certain);
-            for (key, bytes) in &stored.records {
-                let register = Register::from_bytes(bytes).expect("it was written so");
-                cache.fill(key, Some(register), false);
-            }
-            let mut worker = Worker {
-                protocol: Zab::open(env),
-                cache,
-                metas,
-                fx: Effects::default(),
-                rng: Prng::new(u64::from(me.0) << 40 | u64::from(incarnation.0)),
-                peers,
-                timers: BTreeSet::new(),
-                gated: Vec::new(),
-                gated_outcomes: Vec::new(),
-                scans: VecDeque::new(),
-                stored,
-                batches: VecDeque::new(),
-                durable: Ticket::DURABLE,
-                open: Ticket(u64::from(plan.durable)),
-                clearing: Vec::new(),
-                forgotten: Vec::new(),
-            };
-            worker.open_ticket();
-            worker
+            let rng = Prng::new(u64::from(me.0) << 40 | u64::from(incarnation.0));
+            let mut worker = worker::Worker::open(env, peers, rng);
+            worker.metas.fill(Shard(0), stored.meta.unwrap_or_default());
+            worker.fill(&stored.records);
+            let (batches, clearing, forgotten) = (VecDeque::new(), Vec::new(), Vec::new());
+            Worker { worker, stored, batches, clearing, forgotten }
         };
         Node {
             is_up: true,
             incarnation,
             amnesia,
             sets: ReplicaSets::of_all(Epoch(1), me, &ids),
-            lent: no_lease(),
+            lent: Lent::default(),
             workers: stored.into_iter().enumerate().map(worker).collect(),
             own: Vec::new(),
         }
@@ -273,35 +247,20 @@ impl Node {
 }
 
 impl Worker {
-    fn open_ticket(&mut self) {
-        self.cache.set_open_ticket(self.open);
-        self.metas.set_open_ticket(self.open);
-        self.fx.open_ticket = self.open;
-    }
-
-    pub fn as_peer(&self) -> Peer {
-        let me = self.peers.own();
-        Peer { node: me.node, incarnation: me.incarnation, amnesia: me.amnesia }
-    }
-
     /// Submits the changes of a turn as one flush.
     pub fn submit(&mut self, durable: bool) {
         let mut batch = Batch { ticket: self.open, ..Batch::default() };
         if !self.metas.take_dirty().is_empty() {
             batch.meta = Some(*self.metas.get(Shard(0)));
         }
-        self.cache.take_dirty(|key, register, _| {
-            batch.records.push((key.clone(), register.map(Wire::to_bytes)));
-            0
-        });
+        batch.records = take_records(&mut self.cache);
         batch.log = std::mem::take(&mut self.fx.log);
         batch.forgotten = std::mem::take(&mut self.forgotten);
         if !durable || batch.is_empty() {
             return;
         }
         self.batches.push_back(batch);
-        self.open = Ticket(self.open.0 + 1);
-        self.open_ticket();
+        self.open_next_ticket();
     }
 
     /// The oldest flush reaches the medium.
@@ -317,27 +276,20 @@ impl Worker {
 
     /// Stores the parts whose bit is set.
     fn store(&mut self, batch: Batch, part: u64) {
-        let is_stored = |place: usize| part >> (place % 64) & 1 == 1;
         let stored = &mut self.stored;
-        if is_stored(63) {
+        if is_stored(part, 63) {
             stored.log.change(batch.log);
         }
-        if is_stored(62) {
+        if is_stored(part, 62) {
             stored.meta = batch.meta.or(stored.meta);
         }
         for (shard, is_forgotten) in batch.forgotten {
             match is_forgotten {
                 true => stored.forgotten.insert(shard),
-                false => is_stored(61) && stored.forgotten.remove(&shard),
+                false => is_stored(part, 61) && stored.forgotten.remove(&shard),
             };
         }
-        for (place, (key, bytes)) in batch.records.into_iter().enumerate() {
-            match bytes {
-                _ if !is_stored(place) => None,
-                Some(bytes) => stored.records.insert(key, bytes),
-                None => stored.records.remove(&key),
-            };
-        }
+        store(&mut stored.records, batch.records, part);
     }
 
     /// The amnesia count was raised: messages that wait were made under the old one.

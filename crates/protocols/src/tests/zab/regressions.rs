@@ -136,7 +136,7 @@ fn late_copy_of_a_promise_is_void() {
     assert!(world.pass_until(|world| world.is_sent(C, A, "AckEpoch {")));
     let is_it = |letter: &super::Letter| format!("{:?}", letter.message).contains("AckEpoch {");
     let at = world.bag.iter().position(is_it).expect("a promise");
-    let late = world.copy_of(at);
+    let late = world.bag[at].copy();
     world.held.clear();
     assert!(world.pass_until(|world| world.serves(&[A, B, C])));
     world.held.push((A, C, "Propose {"));

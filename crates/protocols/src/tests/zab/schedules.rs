@@ -64,19 +64,12 @@ impl World {
     }
 
     pub(super) fn is_sent(&self, from: usize, to: usize, part: &str) -> bool {
-        self.bag.iter().any(|letter| {
-            (usize::from(letter.from.node.0) - 1, letter.to) == (from, to)
-                && format!("{:?}", letter.message).contains(part)
-        })
+        self.bag.iter().any(|letter| letter.goes(from, to) && letter.has(part))
     }
 
     /// Takes the messages from one node to another whose text has this part.
     pub(super) fn take(&mut self, from: usize, to: usize, part: &str) -> Vec<super::Letter> {
-        let is_it = |letter: &mut super::Letter| {
-            (usize::from(letter.from.node.0) - 1, letter.to) == (from, to)
-                && format!("{:?}", letter.message).contains(part)
-        };
-        self.bag.extract_if(.., is_it).collect()
+        self.bag.extract_if(.., |letter| letter.goes(from, to) && letter.has(part)).collect()
     }
 }
 
