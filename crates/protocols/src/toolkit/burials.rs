@@ -217,7 +217,7 @@ mod tests {
         let (late, noted) = (keys.pop().expect("many"), keys.pop().expect("many"));
         burials.look(&noted, AGAIN);
         keys.into_iter().for_each(|key| burials.wait(key, 1, Nanos(0)));
-        assert_eq!(burials.take_keys(AGAIN), [noted.clone()]);
+        assert_eq!(burials.take_keys(AGAIN), std::slice::from_ref(&noted));
         burials.wait(noted, 1, AGAIN);
         burials.look(&late, AGAIN);
         assert!(burials.noted.is_empty() && !burials.take_short());
