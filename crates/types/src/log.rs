@@ -18,6 +18,8 @@ pub struct LogImage {
     pub record_len_max: usize,
 }
 
+/// A record takes at most this part of its log.
+pub const RECORDS_PER_RING: u64 = 32;
 /// Bytes that a record takes besides its content, at most: one that is stored alone fills sectors.
 pub const LOG_RECORD_OVERHEAD: u64 = 1_024;
 
@@ -36,7 +38,7 @@ impl LogImage {
             first: 1,
             records: Vec::new(),
             capacity: len / 2,
-            record_len_max: (len / 32) as usize,
+            record_len_max: (len / RECORDS_PER_RING) as usize,
         }
     }
 

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use types::log::RECORDS_PER_RING;
 use types::{Database, LogChanges, LogImage, Positions, Shard, Ticket};
 
 use super::device::Store as Writes;
@@ -147,13 +148,12 @@ impl LogState {
     /// Cuts the front off at once: it makes room for the batches that wait.
     fn cut(&mut self, below: u64) {
         self.take_waiting();
-        if below > self.engine.next_index() {
-            // Waiting records below go with the front; an empty batch keeps their numbers.
-            for (from, records) in &mut self.waiting {
-                let gone = below.saturating_sub(*from).min(records.len() as u64) as usize;
-                self.waiting_len -= records.drain(..gone).map(|it| it.len()).sum::<usize>();
-                *from = (*from).max(below);
-            }
+        // Waiting records below go with the front; an empty batch keeps their numbers. They may
+        // replace records that the engine holds.
+        for (from, records) in &mut self.waiting {
+            let gone = below.saturating_sub(*from).min(records.len() as u64) as usize;
+            self.waiting_len -= records.drain(..gone).map(|it| it.len()).sum::<usize>();
+            *from = (*from).max(below);
         }
         self.engine.cut_front(below - 1);
     }
@@ -200,12 +200,18 @@ impl LogState {
 }
 
 /// The records of an engine, for a protocol.
+/// The same on all media with rings of this length.
+fn record_len_max(engine: &Engine) -> usize {
+    let fits = engine.batch_len_max() - BATCH_HEAD_LEN - RECORD_HEAD_LEN;
+    fits.min((engine.ring() * SECTOR as u64 / RECORDS_PER_RING) as usize)
+}
+
 fn image(engine: &Engine) -> LogImage {
     LogImage {
         first: engine.first(),
         records: engine.range(engine.first()..=u64::MAX).map(|(_, it)| it.clone()).collect(),
         capacity: engine.ring() * SECTOR as u64 / 2,
-        record_len_max: engine.batch_len_max() - BATCH_HEAD_LEN - RECORD_HEAD_LEN,
+        record_len_max: record_len_max(engine),
     }
 }
 

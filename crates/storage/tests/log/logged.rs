@@ -120,6 +120,37 @@ fn batches_wait_until_the_front_is_cut() {
     assert_eq!(store.open_log(DATABASE).next(), 81);
 }
 
+/// The replacement of a tail waits for room, and the front is cut within it.
+#[test]
+fn replacement_that_waits_is_cut_with_the_front() {
+    let (device, mut store) = open(Memory::with_log(SMALL));
+    for index in 1..=80 {
+        append(&mut store, index, 400);
+    }
+    while device.finish() {
+        poll(&mut store);
+    }
+    let end = store.open_log(DATABASE).next();
+    let (from, below) = (end - 5, end - 3);
+    let mut changes = LogChanges::default();
+    changes.truncate(from);
+    (from..end + 70).for_each(|index| changes.append(index, Bytes::from(vec![7; 400])));
+    store.change_log(DATABASE, changes);
+    store.submit();
+    let mut completions = Vec::new();
+    for below in below..end + 70 {
+        cut(&mut store, below);
+        while device.finish() {
+            completions.extend(poll(&mut store));
+        }
+    }
+    let failed = completions.iter().any(|it| matches!(it, Completion::Failed(_)));
+    assert!(!failed, "{completions:?}");
+    let image = store.open_log(DATABASE);
+    assert_eq!(image.next(), end + 70);
+    assert!(image.records.iter().all(|record| record[0] == 7));
+}
+
 #[test]
 fn log_goes_on_behind_a_cut_beyond_its_end() {
     let (device, mut store) = open(Memory::with_log(SMALL));
