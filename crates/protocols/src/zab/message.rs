@@ -126,6 +126,16 @@ wire_enum! {
     }
 }
 
+impl ToSequencer {
+    /// The length of the command that a write carries.
+    pub fn command_len(&self) -> usize {
+        match self {
+            ToSequencer::Write { command, .. } => command.body.len(),
+            _ => 0,
+        }
+    }
+}
+
 wire_enum! {
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum ToRegister {

@@ -57,6 +57,7 @@ mod context;
 pub mod epoch;
 mod history;
 pub mod message;
+mod reads;
 pub mod register;
 mod requests;
 mod sequencer;

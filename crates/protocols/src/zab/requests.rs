@@ -3,16 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
-use types::{Command, Key, Outcome, SessionId, Tag};
+use types::{Access, Command, Key, Outcome, SessionId, Tag};
 
 use super::epoch::Epoch;
+use super::reads::{Read, Reads};
 use crate::protocol::Request;
 
-/// Requests of one worker in progress; more are refused.
+/// Writes of one worker in progress, and reads that wait; more are refused.
 pub const REQUESTS_MAX: usize = 8_192;
+/// Bytes of their commands.
+const BYTES_MAX: usize = 64 << 20;
+/// Bytes of the commands sent at a time; one may be longer.
+const SENT_MAX: usize = 4 << 20;
 /// The interval between repetitions of a write, doubled each time.
 const RESEND: Nanos = Nanos::from_millis(10);
 const DOUBLINGS_MAX: u32 = 5;
+/// The time that a byte of a command in progress may take: a slow link repeats all of them late.
+const BYTE: Nanos = Nanos(64);
 
 #[derive(Debug, Default)]
 pub struct Requests {
@@ -26,10 +33,11 @@ pub struct Requests {
     next_number: u64,
     /// Writes below were sent.
     unsent: u64,
+    /// Bytes of the commands of all writes.
+    bytes: usize,
     /// The last write of each session that is not applied yet.
     last_writes: BTreeMap<SessionId, u64>,
-    /// Reads in the order of their coming. Their registers are pinned.
-    reads: Vec<Read>,
+    reads: Reads,
 }
 
 #[derive(Debug)]
@@ -45,18 +53,6 @@ struct Write {
     was_sent: bool,
     resend_at: Nanos,
     resends: u32,
-}
-
-/// A read that waits for a write of its session, or for the node.
-#[derive(Debug)]
-pub struct Read {
-    pub request: Request,
-    pub deadline: Nanos,
-    behind: Option<u64>,
-    /// Later writes of the session came after it.
-    after: u64,
-    /// Entries up to here have to be applied: some client at this node saw them before.
-    needs: u64,
 }
 
 /// A write to be sent.
@@ -76,13 +72,20 @@ impl Requests {
         self.writes.len() + self.reads.len()
     }
 
-    pub fn is_full(&self) -> bool {
-        self.len() >= REQUESTS_MAX
+    pub fn has_room_for(&self, request: &Request) -> bool {
+        match request.command.access {
+            Access::Read => self.reads.len() < REQUESTS_MAX,
+            _ => {
+                let bytes = self.bytes + request.command.body.len();
+                self.writes.len() < REQUESTS_MAX && (bytes <= BYTES_MAX || self.bytes == 0)
+            }
+        }
     }
 
     pub fn add_write(&mut self, request: Request, deadline: Nanos) {
         self.next_id += 1;
         let Request { tag, session, key, command, .. } = request;
+        self.bytes += command.body.len();
         self.last_writes.insert(session, self.next_id);
         let write = Write {
             tag: Some(tag),
@@ -105,30 +108,24 @@ impl Requests {
 
     pub fn park(&mut self, request: Request, deadline: Nanos, needs: u64) {
         let behind = self.last_writes.get(&request.session).copied();
-        self.reads.push(Read { request, deadline, behind, after: self.next_id, needs });
+        self.reads.park(Read { request, deadline, behind, after: self.next_id, needs });
     }
 
     /// Takes the reads that wait for no write any more, and for no entry.
     pub fn take_reads(&mut self, visible: u64) -> Vec<Read> {
-        let writes = &self.writes;
-        let is_free = |read: &mut Read| {
-            read.needs <= visible && read.behind.is_none_or(|id| !writes.contains_key(&id))
-        };
-        self.reads.extract_if(.., is_free).collect()
+        self.reads.take_free(visible)
     }
 
     /// All reads wait for this entry, too.
     pub fn raise_needs(&mut self, needs: u64) {
-        self.reads.iter_mut().for_each(|read| read.needs = read.needs.max(needs));
+        self.reads.raise_needs(needs);
     }
 
     /// Takes the reads that came before this write of their session: it is applied now.
     pub fn take_overtaken(&mut self, epoch: Epoch, number: u64) -> Vec<Read> {
         let Some(id) = self.numbers.get(&(epoch, number)) else { return Vec::new() };
         let Some(write) = self.writes.get(id) else { return Vec::new() };
-        let is_overtaken =
-            |read: &mut Read| read.request.session == write.session && read.after < *id;
-        self.reads.extract_if(.., is_overtaken).collect()
+        self.reads.take_of(write.session, |read| read.after < *id)
     }
 
     /// The writes to be sent now, in order: the new ones, and those to be repeated. The first time
@@ -137,7 +134,7 @@ impl Requests {
         if self.epoch != epoch {
             self.begin(epoch);
         }
-        let mut sent = Vec::new();
+        let (mut sent, mut bytes) = (Vec::new(), 0);
         let again: Vec<u64> = self
             .writes
             .range(..self.unsent)
@@ -146,20 +143,25 @@ impl Requests {
             .take(max)
             .collect();
         let new: Vec<u64> = self.writes.range(self.unsent..).map(|(&id, _)| id).collect();
+        let pause = Nanos(BYTE.0 * self.bytes as u64);
         for id in again.into_iter().chain(new) {
             let Some(write) = self.writes.get_mut(&id) else { continue };
+            bytes += write.command.body.len();
+            if bytes > SENT_MAX && !sent.is_empty() {
+                break;
+            }
+            self.unsent = self.unsent.max(id + 1);
             if write.number == 0 {
                 self.next_number += 1;
                 write.number = self.next_number;
                 self.numbers.insert((epoch, write.number), id);
             }
             write.was_sent = true;
-            write.resend_at = now + Nanos(RESEND.0 << write.resends);
+            write.resend_at = now + Nanos(RESEND.0 << write.resends) + pause;
             write.resends = DOUBLINGS_MAX.min(write.resends + 1);
             let (key, command) = (write.key.clone(), write.command.clone());
             sent.push(Numbered { number: write.number, key, command });
         }
-        self.unsent = self.next_id + 1;
         sent
     }
 
@@ -180,6 +182,8 @@ impl Requests {
 
     fn end(&mut self, id: u64) -> Option<Tag> {
         let write = self.writes.remove(&id)?;
+        self.bytes -= write.command.body.len();
+        self.reads.free(write.session, id);
         if self.last_writes.get(&write.session) == Some(&id) {
             self.last_writes.remove(&write.session);
         }
@@ -197,9 +201,11 @@ impl Requests {
         visible: u64,
     ) -> (Option<Tag>, Vec<Read>) {
         let Some(id) = self.numbers.remove(&(epoch, number)) else { return (None, Vec::new()) };
-        let is_next = |read: &mut Read| read.behind == Some(id) && read.needs <= visible;
-        let reads = self.reads.extract_if(.., is_next).collect();
-        (self.end(id), reads)
+        let Some(session) = self.writes.get(&id).map(|it| it.session) else {
+            return (None, Vec::new());
+        };
+        let tag = self.end(id);
+        (tag, self.reads.take_of(session, |read| read.is_free(visible)))
     }
 
     /// Ends all writes that were sent: the copied state may include them. Numbers begin anew.
@@ -210,8 +216,8 @@ impl Requests {
         let sent = self.writes.iter().filter(|(_, write)| write.was_sent);
         let (sent, sessions): (Vec<u64>, BTreeSet<SessionId>) =
             sent.map(|(&id, write)| (id, write.session)).unzip();
-        let is_beside = |read: &mut Read| sessions.contains(&read.request.session);
-        let reads = self.reads.extract_if(.., is_beside).collect();
+        let take = |session| self.reads.take_of(session, |_| true);
+        let reads = sessions.into_iter().flat_map(take).collect();
         (sent.into_iter().filter_map(|id| self.end(id)).collect(), reads)
     }
 
@@ -229,8 +235,8 @@ impl Requests {
         }
         let unsent = unsent.into_iter().filter_map(|id| self.end(id));
         ended.extend(unsent.map(|tag| (tag, Outcome::NoQuorum)));
-        let over = self.reads.extract_if(.., |read| read.deadline <= now);
-        (ended, over.map(|read| read.request).collect())
+        let over = self.reads.take(|read| read.deadline <= now);
+        (ended, over.into_iter().map(|read| read.request).collect())
     }
 }
 
@@ -325,5 +331,32 @@ mod tests {
         assert!(reads.is_empty() && requests.len() == 1);
         assert_eq!(numbers(&requests.take_due(FIRST, Nanos::from_secs(1), 9)), [1]);
         assert!(requests.take_due(SECOND, Nanos(0), 9).is_empty() && requests.is_empty());
+    }
+
+    #[test]
+    fn long_writes_are_sent_in_parts_and_bounded_by_their_bytes() {
+        let mut requests = Requests::default();
+        let long = |tag, access| {
+            let mut request = request(tag, access);
+            request.command.body = Bytes::from(vec![0; SENT_MAX / 2]);
+            request
+        };
+        let mut count = 0;
+        while requests.has_room_for(&long(count, Access::Write)) {
+            count += 1;
+            requests.add_write(long(count, Access::Write), Nanos(100));
+        }
+        assert_eq!(count as usize, BYTES_MAX / (SENT_MAX / 2));
+        assert!(requests.has_room_for(&request(0, Access::Read)), "reads wait for no room");
+        let parts = (0..count / 2).map(|_| numbers(&requests.take_due(FIRST, Nanos(0), 9)));
+        assert!(parts.eq((0..count / 2).map(|part| vec![2 * part + 1, 2 * part + 2])));
+        assert!(requests.take_due(FIRST, RESEND, 9).is_empty(), "a slow link takes longer");
+        assert!(!requests.take_due(FIRST, Nanos::from_secs(9), 9).is_empty());
+        requests.on_applied(FIRST, 1, 1);
+        assert!(requests.has_room_for(&long(0, Access::Write)));
+        // One that is longer than all may be alone.
+        let mut alone = request(1, Access::Write);
+        alone.command.body = Bytes::from(vec![0; BYTES_MAX + 1]);
+        assert!(Requests::default().has_room_for(&alone) && !requests.has_room_for(&alone));
     }
 }

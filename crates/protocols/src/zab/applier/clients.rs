@@ -5,8 +5,8 @@ use types::{Access, Key, Outcome, Tag};
 use super::super::context::{Cx, tell};
 use super::super::epoch::Zxid;
 use super::super::message::ToSequencer;
+use super::super::reads::Read;
 use super::super::register::Register;
-use super::super::requests::Read;
 use super::state::{Listing, Scanning};
 use super::{Applier, content_of};
 use crate::effects::Scan;
@@ -21,7 +21,7 @@ const LISTINGS_MAX: usize = 1_024;
 
 impl Applier {
     pub fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
-        if self.requests.is_full() {
+        if !self.requests.has_room_for(&request) {
             return cx.fx.reply(request.tag, Outcome::NoQuorum);
         }
         if request.command.access == Access::Read {

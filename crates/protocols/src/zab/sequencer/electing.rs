@@ -116,6 +116,7 @@ impl Sequencer {
             followers: BTreeMap::new(),
             attempts: BTreeMap::new(),
             origins: BTreeMap::new(),
+            early_bytes: 0,
             places: Places::after(self.history.last()),
             told: 0,
         };

@@ -213,7 +213,7 @@ impl Sequencer {
         if !step.takes_entries() {
             return;
         }
-        let end = first + entries.len() as u64 - 1;
+        let end = (first + entries.len() as u64).saturating_sub(1);
         for (index, entry) in (first..).zip(entries) {
             let next = self.history.last() + 1;
             // Its log has to be cut first. The epoch stands only with those of its beginning.

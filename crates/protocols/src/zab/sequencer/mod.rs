@@ -167,7 +167,7 @@ impl Sequencer {
             ToSequencer::Recall { id } => self.on_recall(cx, from.node, id),
             ToSequencer::Recalled { id, accepted } => self.on_recalled(cx, from, id, accepted),
             ToSequencer::Write { epoch, stream, number, .. } => {
-                self.on_write(cx, from.node, epoch, stream, number, body);
+                self.on_write(cx, from, epoch, stream, number, body);
             }
             _ if !is_own => {}
             ToSequencer::Start {} => {}

@@ -126,6 +126,8 @@ pub struct Leading {
     pub attempts: BTreeMap<NodeId, u64>,
     /// By node and worker.
     pub origins: BTreeMap<(NodeId, u64), Origin>,
+    /// Bytes of the commands that came early.
+    pub early_bytes: usize,
     /// Of writes that are no entries yet.
     pub places: Places,
     /// As told to the followers.

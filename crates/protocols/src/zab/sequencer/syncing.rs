@@ -62,7 +62,8 @@ impl Sequencer {
             leading.phase = Phase::Sync;
             leading.since = cx.now;
             let waiting = std::mem::take(&mut leading.waiting);
-            // Followers may copy the state of workers.
+            // Followers may copy the state of workers: a copy of this node itself is whole by now.
+            self.end_copy(cx);
             self.show(cx, View { epoch, ..View::default() });
             for (node, promise) in waiting {
                 self.bring(cx, node, &promise);

@@ -14,17 +14,20 @@ use super::super::txn::{Entry, OF_NO_CLIENT, Stream, Txn};
 use super::Sequencer;
 use super::role::{Origin, Phase, Role};
 use crate::mutation::{self, Mutation};
+use crate::protocol::Peer;
 
 /// Writes that have a place and are not committed.
 const OPEN_MAX: u64 = 8_192;
 /// Writes of one stream kept ahead of a gap.
 const EARLY_MAX: u64 = 8_192;
+/// Bytes of all such writes, but for the next one of each stream.
+const EARLY_BYTES_MAX: usize = 64 << 20;
 
 impl Sequencer {
     pub(super) fn on_write(
         &mut self,
         cx: &mut Cx<'_>,
-        from: NodeId,
+        from: Peer,
         epoch: Epoch,
         stream: Stream,
         number: u64,
@@ -32,6 +35,13 @@ impl Sequencer {
     ) {
         let Role::Leading(leading) = &mut self.role else { return };
         let stands = leading.phase == Phase::Broadcast && leading.epoch == epoch;
+        // Its beats may wait behind its writes.
+        if let Some(follower) = leading.followers.get_mut(&from.node)
+            && follower.amnesia == from.amnesia
+        {
+            follower.heard_at = cx.now;
+        }
+        let from = from.node;
         if !stands || stream.node != from {
             return;
         }
@@ -45,7 +55,9 @@ impl Sequencer {
         let new = || Origin { stream, taken: 0, early: BTreeMap::new() };
         let origin = leading.origins.entry((from, stream.worker)).or_insert_with(new);
         if origin.stream < stream {
-            *origin = new();
+            let old = std::mem::replace(origin, new());
+            let lens = old.early.values().map(ToSequencer::command_len);
+            leading.early_bytes -= lens.sum::<usize>();
         } else if origin.stream > stream {
             // Its client was told that the outcome is unknown, or is gone.
             return;
@@ -56,7 +68,15 @@ impl Sequencer {
         if number <= origin.taken || number > origin.taken + EARLY_MAX {
             return;
         }
-        origin.early.insert(number, write);
+        let is_next = number == origin.taken + 1;
+        let len = write.command_len();
+        // Its worker sends it again.
+        if !is_next && leading.early_bytes + len > EARLY_BYTES_MAX {
+            return;
+        }
+        if origin.early.insert(number, write).is_none() {
+            leading.early_bytes += len;
+        }
         self.take_from(cx, (from, stream.worker));
     }
 
@@ -83,6 +103,7 @@ impl Sequencer {
         let origin = leading.origins.get_mut(&name)?;
         let write = origin.early.remove(&(origin.taken + 1))?;
         origin.taken += 1;
+        leading.early_bytes -= write.command_len();
         Some(write)
     }
 
@@ -90,7 +111,8 @@ impl Sequencer {
     fn is_full(&self) -> bool {
         let Role::Leading(leading) = &self.role else { return false };
         let places = &leading.places;
-        places.last() >= self.committed + OPEN_MAX
+        places.is_busy()
+            || places.last() >= self.committed + OPEN_MAX
             || self.history.bytes() + places.bytes() > self.env.log.capacity / 4 * 3
     }
 
