@@ -80,8 +80,11 @@ impl<P: Protocol> EngineOf<P> {
         }));
         let reports = self.fx.group.drain(..);
         shared.group_reports.extend(reports.map(|report| (self.database, report)));
-        let suspects = self.fx.suspects.drain(..);
-        shared.suspects.extend(suspects.map(|node| (self.database, node)));
+        for node in self.fx.suspects.drain(..) {
+            if !shared.suspects.contains(&(self.database, node)) {
+                shared.suspects.push((self.database, node));
+            }
+        }
         shared.fenced = shared.fenced.max(self.fx.fenced.take());
         if let Some(violation) = self.fx.violation.take() {
             shared.fail(format!("database {}: {}: {}", self.database, P::NAME, violation.0));
