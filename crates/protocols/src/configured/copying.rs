@@ -163,6 +163,8 @@ impl<P: Member> Configured<P> {
             return;
         }
         let took = cx.now.since(asked.asked_at);
+        let least = Nanos(2 * took.0).clamp(PATIENCE, PATIENCE_MAX);
+        self.copying.patience = Nanos(self.copying.patience.0 / 2).max(least);
         asked.left = Some(records.len());
         asked.next_hash = next_hash;
         // A page without registers has not used the link.
@@ -255,7 +257,7 @@ impl<P: Member> Configured<P> {
         if !is_due || !is_member || self.copying.served.len() >= SERVED_MAX {
             return;
         }
-        let id = self.passing.next_id() << 2 | SCAN_TO_COPY;
+        let id = self.next_scan(SCAN_TO_COPY);
         cx.fx.scan(Scan { id, from_hash: copy.from_hash, limit: copy.limit as usize });
         self.copying.served.insert(id, (from.node, copy));
     }
@@ -286,7 +288,7 @@ impl<P: Member> Configured<P> {
                 next_hash = Some(key.hash());
                 break;
             }
-            let record = Bytes::from(record.to_bytes());
+            let record = Bytes::from(P::lend(record, cx.uptime, cx.unix).to_bytes());
             bytes += record.len();
             records.push((key, record));
         }

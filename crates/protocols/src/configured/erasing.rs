@@ -71,7 +71,7 @@ impl<P: Member> Configured<P> {
     }
 
     fn erase_from(&mut self, cx: &mut Cx<'_, P>, from_hash: u64) {
-        let scan = self.passing.next_id() << 2 | SCAN_TO_ERASE;
+        let scan = self.next_scan(SCAN_TO_ERASE);
         self.erasing.step = Some(Step { scan, from_hash, left: None, next_hash: None });
         self.erasing.due = cx.now + PATIENCE;
         cx.fx.scan(Scan { id: scan, from_hash, limit: STEP });

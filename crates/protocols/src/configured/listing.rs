@@ -22,10 +22,11 @@ impl<P: Member> Configured<P> {
             return cx.fx.reply(wanted.tag, Outcome::NoQuorum);
         }
         match &self.installed {
-            Some(Installed { role: Some(Role::Full), is_sealed: false, .. }) => {
+            Some(Installed { role: Some(Role::Full), .. }) if self.has_lease(cx) => {
                 let Wanted { from_hash, limit, .. } = wanted;
                 self.scan_to_list(cx, from_hash, limit, Requester::Client(wanted));
             }
+            // The keys are scanned in vain without a lease.
             Some(Installed { role: Some(Role::Full), .. }) | None => self.wait_to_list(cx, wanted),
             Some(_) => self.pass_list(cx, wanted),
         }
@@ -61,7 +62,7 @@ impl<P: Member> Configured<P> {
         limit: usize,
         requester: Requester,
     ) {
-        let id = self.passing.next_id() << 2 | SCAN_TO_LIST;
+        let id = self.next_scan(SCAN_TO_LIST);
         self.listings.scans.insert(id, requester);
         cx.fx.scan(Scan { id, from_hash, limit });
     }
@@ -75,11 +76,7 @@ impl<P: Member> Configured<P> {
         limit: u32,
     ) {
         let node = from.node;
-        let is_serving = matches!(
-            &self.installed,
-            Some(Installed { role: Some(Role::Full), is_sealed: false, .. })
-        );
-        if !is_serving || self.listings.len() >= LISTINGS_MAX {
+        if !self.has_lease(cx) || self.listings.len() >= LISTINGS_MAX {
             let shard = Shard((from_hash >> 56) as u8);
             return cx.fx.send_now(node, Envelope::PassedList { shard, id, listed: None });
         }

@@ -116,6 +116,9 @@ pub trait Member: Sized + Send + 'static {
         uptime: &dyn Uptime,
     ) -> Option<Self::Record>;
 
+    /// The register for the copy of another node: with the rest of its time to live.
+    fn lend(record: Self::Record, uptime: &dyn Uptime, unix: Millis) -> Self::Record;
+
     /// True for a register that shows a value to clients; `None` if that is not decided here.
     fn is_live(record: &Self::Record, uptime: &dyn Uptime, unix: Millis) -> Option<bool>;
 
@@ -423,6 +426,11 @@ impl<P: Member> Configured<P> {
             SCAN_TO_COPY => self.on_copied(cx, scanned),
             _ => self.on_erasable(cx, scanned),
         }
+    }
+
+    /// The number of a scan for one of these purposes. Sweeps have numbers of their own.
+    fn next_scan(&mut self, purpose: u64) -> u64 {
+        (self.passing.next_id() << 2 | purpose) & !SWEEP_SCAN
     }
 }
 

@@ -72,7 +72,11 @@ impl Craq {
             }
             Admission::Copy(Progress::Running) | Admission::Old => return,
         }
-        self.lane(cx, key).steered.push_back(Steered { from, is_again, command });
+        // A worker has one command on a key at a time: it has given earlier ones up.
+        let is_of_it = |it: &Steered| (it.from.serial, it.from.worker) == (from.serial, worker);
+        let steered = &mut self.lane(cx, key).steered;
+        steered.retain(|it| !is_of_it(it));
+        steered.push_back(Steered { from, is_again, command });
         self.advance(cx, key);
     }
 

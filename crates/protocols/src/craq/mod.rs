@@ -97,6 +97,10 @@ use crate::uptime::Uptime;
 
 /// Times of a stall after which one version is no longer late, but stuck.
 const LATE: u64 = 8;
+/// Between two reports of the next member.
+const TELL_AGAIN: Nanos = Nanos::from_millis(50);
+/// A value of more bytes is acknowledged to the member before it, ahead of the chain.
+const LONG: usize = 64 << 10;
 /// Keys with work in progress, and steered requests.
 const REQUESTS_MAX: usize = 65_536;
 const TICK: TimerId = TimerId(0);
@@ -118,6 +122,8 @@ pub struct Craq {
     stalled: BTreeMap<Key, (Nanos, bool)>,
     /// When the next member last acknowledged a version.
     heard_at: Nanos,
+    /// When the next member was last reported.
+    told_at: Nanos,
     renewals: Renewals,
     /// When times to live are over.
     ends: Ends,
@@ -154,6 +160,7 @@ impl Member for Craq {
             streams: Streams::default(),
             stalled: BTreeMap::new(),
             heard_at: Nanos::ZERO,
+            told_at: Nanos::ZERO,
             renewals: Renewals::default(),
             ends: Ends::new(ENDS),
             sweep: Sweep::new(SWEEP),
@@ -182,7 +189,7 @@ impl Member for Craq {
     fn install(&mut self, cx: &mut Cx<'_, '_>) {
         self.streams.clear();
         self.stalled.clear();
-        self.heard_at = cx.now;
+        (self.heard_at, self.told_at) = (cx.now, Nanos::ZERO);
         self.renewals.clear();
         self.floors.clear();
         for key in self.lanes.keys() {
@@ -225,6 +232,10 @@ impl Member for Craq {
         self.ends = Ends::new(ENDS);
         self.sweep.stop();
         untried
+    }
+
+    fn lend(register: Register, uptime: &dyn Uptime, unix: Millis) -> Register {
+        Register { content: register.content.with_rest(uptime, unix), ..register }
     }
 
     fn merge(held: Option<&Register>, copied: Register, uptime: &dyn Uptime) -> Option<Register> {
@@ -372,6 +383,7 @@ impl Craq {
             Held::Lost => return,
             _ if self.is_buried(cx, key, version) && !mutation::is(Mutation::NoFloor) => return,
             Held::Clean(held) | Held::Dirty(held) if held < version => {
+                let is_long = register.content.value.as_ref().is_some_and(|it| it.len() > LONG);
                 let held = match cx.cache.get(key) {
                     CachedRegister::Present(held) => Some(held),
                     CachedRegister::Absent | CachedRegister::Lost => None,
@@ -379,6 +391,12 @@ impl Craq {
                 let here = register.clone().arrive(held, cx.uptime);
                 self.store(cx, key, Register { is_clean: false, ..here });
                 self.stalled.remove(key);
+                // The chain needs a while for it: this member holds it, and is not to get it again.
+                if is_long && chain::next(cx).is_some() {
+                    let ticket = cx.cache.ticket(key);
+                    let message = Message { key: key.clone(), body: Body::Have { version } };
+                    cx.send(from, message, ticket);
+                }
             }
             Held::Clean(_) => return self.answer_clean(cx, from, key, version),
             Held::Dirty(_) if mutation::is(Mutation::UpForCopy) => {
@@ -439,10 +457,13 @@ impl Craq {
 
     /// Reports a next member that acknowledges no version at all. Under load, one may be late, but
     /// not for long.
-    fn look_stalled(&self, cx: &mut Cx<'_, '_>, since: Nanos) {
+    fn look_stalled(&mut self, cx: &mut Cx<'_, '_>, since: Nanos) {
         let stall = stall(cx);
         let is_silent = since.max(self.heard_at) + stall <= cx.now;
-        if is_silent || since + Nanos(LATE * stall.0) <= cx.now {
+        let is_late = since + Nanos(LATE * stall.0) <= cx.now;
+        // Thousands of keys may tell the same.
+        if (is_silent || is_late) && self.told_at + TELL_AGAIN <= cx.now {
+            self.told_at = cx.now;
             let next = chain::next(cx);
             cx.fx.suspects.extend(next);
         }

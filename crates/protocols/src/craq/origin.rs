@@ -271,6 +271,13 @@ impl Craq {
                 if asking.version.epoch < cx.configuration.epoch {
                     nudge(cx, key, asking.version, true);
                 }
+                // Its deletion is on its way: the tail is asked again after a while.
+                if content.is_over(cx.uptime, cx.unix) {
+                    if let Some(lane) = self.lanes.get_mut(key) {
+                        lane.wait(cx.now);
+                    }
+                    return self.lanes.plan(cx.cache, key);
+                }
             }
         }
         self.advance(cx, key);

@@ -101,8 +101,9 @@ impl Craq {
         if !is_over || !chain::is_head(cx) {
             return;
         }
-        if self.lanes.has(key) || !matches!(held(cx, key), Held::Clean(_)) {
-            // A command does it, or the head later.
+        let is_busy = self.lanes.len() >= super::REQUESTS_MAX / 2;
+        if is_busy || self.lanes.has(key) || !matches!(held(cx, key), Held::Clean(_)) {
+            // A command does it, or the head later. Clients go first.
             return self.ends.look_again(key, cx.now);
         }
         let register = super::register_of(cx, key);

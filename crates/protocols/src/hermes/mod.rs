@@ -199,6 +199,10 @@ impl Member for Hermes {
         untried
     }
 
+    fn lend(register: Register, uptime: &dyn Uptime, unix: Millis) -> Register {
+        Register { content: register.content.with_rest(uptime, unix), ..register }
+    }
+
     fn merge(held: Option<&Register>, copied: Register, uptime: &dyn Uptime) -> Option<Register> {
         let copied = copied.arrive(held, uptime);
         match held {

@@ -89,22 +89,23 @@ impl<V: Copy> Content<V> {
 }
 
 impl<V: Copy + Eq> Content<V> {
-    /// The same at another replica: it counts by itself, and goes on if it knows the deadline.
+    /// The same at another replica: it counts by itself, and goes on if it knows the deadline. Its
+    /// own span may be the rest of a copy's.
     #[must_use]
     pub fn arrive(self, held: Option<&Content<V>>, uptime: &dyn Uptime) -> Content<V> {
         let held = held.and_then(|held| held.expiry);
         let expiry = self.expiry.map(|expiry| {
             let known = held.filter(|held| held.set_by == expiry.set_by);
-            let started = match known {
-                Some(known) => known.started,
-                None => Started::anew(Some(expiry.ttl), uptime),
+            let (ttl, started) = match known {
+                Some(known) => (known.ttl, known.started),
+                None => (expiry.ttl, Started::anew(Some(expiry.ttl), uptime)),
             };
-            Expiry { started, ..expiry }
+            Expiry { ttl, started, ..expiry }
         });
         Content { expiry, ..self }
     }
 
-    /// The same for a reader that does not keep it: with the rest of its time to live.
+    /// The same for a reader or a copy: with the rest of its time to live.
     #[must_use]
     pub fn with_rest(self, uptime: &dyn Uptime, unix: Millis) -> Content<V> {
         let rest = self.countdown(uptime, unix).rest();
@@ -265,6 +266,20 @@ pub(crate) mod tests {
         let again = timed.arrive(Some(&here), &Millis(1_200));
         assert_eq!(again, here, "a known deadline is counted on");
         assert!(!here.is_over(&Millis(1_300), unix) && here.is_over(&Millis(1_302), unix));
+    }
+
+    /// Members that leave and copy again and again must not keep a key for ever.
+    #[test]
+    fn copy_goes_on_with_the_rest_of_its_donor() {
+        let (timed, unix) = (contents(version(1))[2].clone(), Millis(0));
+        let rest = timed.countdown(&Millis(207), unix);
+        let here = timed.clone().with_rest(&Millis(207), unix).arrive(None, &Millis(1_000));
+        assert_eq!(here.countdown(&Millis(1_000), unix), Countdown::Running(Millis(101)));
+        assert_eq!(here.countdown(&Millis(1_001), unix), rest);
+        // A later change that keeps the deadline brings the whole span.
+        let later = timed.arrive(Some(&here), &Millis(1_050));
+        assert_eq!(later.countdown(&Millis(1_001), unix), rest);
+        assert!(later.is_over(&Millis(1_102), unix));
     }
 
     #[test]

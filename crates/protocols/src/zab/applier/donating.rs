@@ -57,7 +57,8 @@ impl Applier {
                 break;
             }
             bytes += register.content.value.as_ref().map_or(0, bytes::Bytes::len);
-            entries.push((key, register));
+            let content = register.content.with_rest(cx.uptime, cx.unix);
+            entries.push((key, Register { content, ..register }));
         }
         let page = ToWorker::Page { id: wanted.id, entries, next_hash };
         cx.fx.send_now(wanted.by, Message::Worker(wanted.shard, page));
