@@ -51,8 +51,9 @@ impl Abd {
     }
 
     pub(super) fn on_noted_due(&mut self, cx: &mut Cx<'_>) {
-        for key in self.burials.take_keys(cx.now) {
-            cx.fx.send_now(cx.replicas.me(), Message::Look { op: 0, key });
+        let room = self.looks.room(cx.now);
+        for key in self.burials.take_keys(cx.now, room) {
+            self.look(cx, key);
         }
     }
 
@@ -222,12 +223,12 @@ impl Abd {
             Step::Ask {} => {}
             Step::Advance { era } => {
                 raise(cx, shard, Eras::begun(era));
-                let is_before = |op: &Operation| {
+                let is_before = |(_, op): (u64, &Operation)| {
                     let is_recovery = matches!(op.kind, Kind::Recover);
                     op.key.shard() == shard && op.era < era && !is_recovery
                 };
                 // The coordinator asks again.
-                if self.ops.values().any(is_before) && !mutation::is(Mutation::AdvanceEarly) {
+                if self.ops.iter().any(is_before) && !mutation::is(Mutation::AdvanceEarly) {
                     return;
                 }
             }
@@ -270,7 +271,7 @@ impl Abd {
     /// A replica has closed the era of an operation.
     pub(super) fn on_refused(&mut self, cx: &mut Cx<'_>, id: u64, (key, era): (&Key, u64)) {
         raise(cx, key.shard(), Eras::begun(era));
-        let Some(op) = self.ops.get(&id) else { return };
+        let Some(op) = self.ops.get(id) else { return };
         match (&op.phase, &op.kind) {
             (_, Kind::Bury) => self.end_burial(cx, id),
             // Some replicas may hold the version. So it must not be written as another one.

@@ -18,6 +18,7 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{Scanned, ScannedRegister};
 use crate::register_cache::CachedRegister;
 use crate::toolkit::asks::Ask;
+use crate::toolkit::looks::PAUSE;
 
 /// How long a replica waits for each one that comes before it to end a key.
 const TURN: Nanos = Nanos::from_millis(100);
@@ -56,12 +57,21 @@ impl Abd {
 
     /// Looks at keys whose time to live seems to be over.
     pub(super) fn on_ends(&mut self, cx: &mut Cx<'_>) {
-        for key in self.ends.take(cx.now) {
-            cx.fx.send_now(cx.replicas.me(), Message::Look { op: 0, key });
+        // Many keys may end at the same time.
+        let room = self.looks.room(cx.now).saturating_sub(self.ops.ends());
+        for key in self.ends.take_some(cx.now, room, PAUSE) {
+            self.look(cx, key);
         }
     }
 
+    /// Loads the register of a key.
+    pub(super) fn look(&mut self, cx: &mut Cx<'_>, key: Key) {
+        self.looks.begin(key.clone(), cx.now);
+        cx.fx.send_now(cx.replicas.me(), Message::Look { op: 0, key });
+    }
+
     pub(super) fn on_look(&mut self, cx: &mut Cx<'_>, key: Key) {
+        self.looks.end(&key);
         let CachedRegister::Present(register) = cx.cache.get(&key) else { return };
         if register.content.is_empty() {
             let version = register.version;

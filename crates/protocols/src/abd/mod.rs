@@ -44,6 +44,7 @@ mod collection;
 mod ending;
 pub mod message;
 pub mod operation;
+mod operations;
 mod paging;
 mod recovery;
 pub mod register;
@@ -57,7 +58,8 @@ use base::Nanos;
 use types::{Incarnation, Key, NodeId, Shard, Ticket};
 
 pub use message::Message;
-use operation::{Kind, Operation, Phase};
+use operation::{Kind, Phase};
+use operations::Operations;
 use paging::held;
 pub use register::{Register, Version};
 use reports::Report;
@@ -78,6 +80,7 @@ use crate::toolkit::ends::Ends;
 use crate::toolkit::eras::Eras;
 use crate::toolkit::explainer::{EXPLAINER_TICK, Explainer};
 use crate::toolkit::lanes::Behind;
+use crate::toolkit::looks::Looks;
 use crate::toolkit::pager::{PAGER_TICK, Paged as _, Pager};
 use crate::toolkit::sweep::Sweep;
 
@@ -101,7 +104,7 @@ pub struct Abd {
     stream: Stream,
     /// The stores of this turn.
     stored: Collector,
-    ops: BTreeMap<u64, Operation>,
+    ops: Operations,
     behind: Behind<Request>,
     due: Due<u64>,
     /// Registers being recovered one by one. They are pinned.
@@ -113,6 +116,7 @@ pub struct Abd {
     explainer: Explainer<Message>,
     /// When times to live are over.
     ends: Ends,
+    looks: Looks,
     burials: Burials<Version, Round>,
     /// Tombstones whose removal this node has coordinated.
     buried: u64,
@@ -157,13 +161,14 @@ impl Protocol for Abd {
             }),
             env,
             minted: 0,
-            ops: BTreeMap::new(),
+            ops: Operations::default(),
             behind: Behind::default(),
             due: Due::new(TICK),
             recovering: BTreeMap::new(),
             dating: BTreeMap::new(),
             dating_due: Due::new(DATING),
             ends: Ends::new(ENDS),
+            looks: Looks::default(),
             burials: Burials::new(NOTED, ROUNDS),
             buried: 0,
             sweep: Sweep::new(SWEEP),
@@ -234,7 +239,7 @@ impl Protocol for Abd {
         _cache: &RegisterCache<Register>,
         _replicas: Replicas<'_>,
     ) -> Result<(), Violation> {
-        for (id, op) in &self.ops {
+        for (id, op) in self.ops.iter() {
             if let (Phase::Store { register, .. }, Kind::Write { .. }) = (&op.phase, &op.kind)
                 && register.version.stamp.number > self.minted
             {
@@ -292,7 +297,7 @@ impl Abd {
                 if self.explainer.on_explained(cx, from, id, || held(&report)) {
                     return;
                 }
-                if let Some(op) = self.ops.get_mut(&id)
+                if let Some(op) = self.ops.get_mut(id)
                     && matches!(op.phase, Phase::Query)
                 {
                     op.answers.add(cx.replicas, (from.node, from.amnesia), report);
@@ -318,7 +323,7 @@ impl Abd {
     }
 
     fn on_stored(&mut self, cx: &mut Cx<'_>, from: Peer, id: u64) {
-        if let Some(op) = self.ops.get_mut(&id)
+        if let Some(op) = self.ops.get_mut(id)
             && let Phase::Store { acks, .. } = &mut op.phase
         {
             cx.about(op.key.shard());

@@ -43,6 +43,17 @@ pub enum Kind {
     Bury,
 }
 
+impl Kind {
+    /// True if a client waits for it.
+    #[must_use]
+    pub fn is_of_client(&self) -> bool {
+        match self {
+            Kind::Read { .. } | Kind::Write { .. } | Kind::Delete { .. } => true,
+            Kind::Recover | Kind::End | Kind::Bury => false,
+        }
+    }
+}
+
 /// The phase of an operation.
 #[derive(Clone, Debug)]
 pub enum Phase {

@@ -29,7 +29,7 @@ impl Abd {
         if request.command.access == Access::Update {
             return cx.fx.reply(request.tag, Outcome::Unsupported(Abd::NAME));
         }
-        if self.ops.len() + self.behind.waiting() >= REQUESTS_MAX {
+        if self.ops.clients() + self.behind.waiting() >= REQUESTS_MAX {
             return cx.fx.reply(request.tag, Outcome::NoQuorum);
         }
         let place = (request.session, request.key.clone());
@@ -126,7 +126,7 @@ impl Abd {
     /// Acts on the verdict of an operation.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_>, id: u64) {
         let stream = self.stream;
-        let Some(op) = self.ops.get_mut(&id) else { return };
+        let Some(op) = self.ops.get_mut(id) else { return };
         match op.verdict(cx.replicas) {
             Verdict::Wait => {}
             Verdict::Mint { above } => {
@@ -174,7 +174,7 @@ impl Abd {
     }
 
     pub(super) fn finish(&mut self, cx: &mut Cx<'_>, id: u64, register: Register) {
-        let Some(op) = self.ops.get(&id) else { return };
+        let Some(op) = self.ops.get(id) else { return };
         match &op.kind {
             Kind::Read { tag, session, body } => {
                 let found = register.content.view(op.answers.rest(cx.replicas));
@@ -214,14 +214,14 @@ impl Abd {
     }
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Operation> {
-        let op = self.ops.remove(&id)?;
+        let op = self.ops.remove(id)?;
         self.due.clear(&id);
         Some(op)
     }
 
     pub(super) fn on_op_due(&mut self, cx: &mut Cx<'_>, id: u64) {
         let stream = self.stream;
-        let Some(op) = self.ops.get_mut(&id) else { return };
+        let Some(op) = self.ops.get_mut(id) else { return };
         cx.about(op.key.shard());
         if op.deadline <= cx.now {
             let (tag, session, outcome) = match (&op.kind, &op.phase) {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use base::Nanos;
-use types::{SessionId, Tag};
+use types::{Key, SessionId, Tag};
 
 use super::World;
 use super::asks::Ask;
@@ -14,7 +14,8 @@ use super::steps::{A, B, C};
 use super::tombstones::goes;
 use crate::abd::Abd;
 use crate::peers::Pace;
-use crate::protocol::{Env, Event, Protocol, Request};
+use crate::protocol::{Env, Event, Protocol, Request, Stats};
+use crate::register_cache::CachedRegister;
 use crate::toolkit::eras::{Eras, checked};
 
 /// A round would lead to an era that no peer takes.
@@ -33,6 +34,35 @@ fn last_era_of_abd_stays() {
         assert!(!world.is_absent(node, 0));
     }
     assert_eq!(world.judge(&[A, B, C]), Ok(()));
+}
+
+/// Many values get the same deadline.
+#[test]
+fn few_values_of_abd_end_at_a_time() {
+    const KEYS: u64 = 600;
+    let mut world = World::<Abd>::new(3, true, 7);
+    let first = world.shard().first_hash();
+    world.keys = (0..KEYS).map(|key| Key::at(first + (key << 20), b"k")).collect();
+    let writes: Vec<Tag> =
+        (0..KEYS as usize).map(|key| world.ask(A, key, Ask::SetExpiring(1))).collect();
+    world.settle(&writes);
+    let mut most = 0;
+    for _ in 0..50 {
+        world.idle_all(10);
+        most = most.max(stat(&world, A, "operations_in_progress"));
+    }
+    assert!((1..=256).contains(&most), "{most}");
+    let has_ended = |key: &Key| match world.nodes[A].cache.get(key) {
+        CachedRegister::Present(register) => register.content.is_empty(),
+        CachedRegister::Absent | CachedRegister::Lost => false,
+    };
+    assert!(world.keys.iter().all(has_ended));
+}
+
+fn stat(world: &World<Abd>, node: usize, name: &str) -> u64 {
+    let mut stats = Stats::default();
+    world.nodes[node].protocol.stats(&mut stats);
+    stats.values[name]
 }
 
 /// Its register was loaded meanwhile.

@@ -9,6 +9,7 @@ use base::Nanos;
 use types::{Key, Shard};
 
 use super::due::Due;
+use super::looks::PAUSE;
 use crate::effects::{Effects, TimerId};
 use crate::replicas::ReplicaSet;
 
@@ -103,9 +104,9 @@ impl<V: Copy, R> Burials<V, R> {
         }
     }
 
-    /// Takes the keys to look at now. Call it for the event of their timer.
-    pub fn take_keys(&mut self, now: Nanos) -> Vec<Key> {
-        self.noted.take(now)
+    /// Takes so many keys to look at now. Call it for the event of their timer.
+    pub fn take_keys(&mut self, now: Nanos, most: usize) -> Vec<Key> {
+        self.noted.take_some(now, most, PAUSE)
     }
 
     /// Takes the shards that are due. Call it for the event of their timer.
@@ -217,7 +218,7 @@ mod tests {
         let (late, noted) = (keys.pop().expect("many"), keys.pop().expect("many"));
         burials.look(&noted, AGAIN);
         keys.into_iter().for_each(|key| burials.wait(key, 1, Nanos(0)));
-        assert_eq!(burials.take_keys(AGAIN), std::slice::from_ref(&noted));
+        assert_eq!(burials.take_keys(AGAIN, 1), std::slice::from_ref(&noted));
         burials.wait(noted, 1, AGAIN);
         burials.look(&late, AGAIN);
         assert!(burials.noted.is_empty() && !burials.take_short());
@@ -231,7 +232,7 @@ mod tests {
         let due = |me| {
             let mut burials = Burials::<u8, ()>::new(TimerId(0), TimerId(1));
             burials.note(&keys(1)[0], &ReplicaSet::new(Epoch(1), me, &nodes), Nanos(0));
-            (burials.take_keys(GRACE).len(), burials.take_keys(GRACE + TURN).len())
+            (burials.take_keys(GRACE, 1).len(), burials.take_keys(GRACE + TURN, 1).len())
         };
         assert_eq!((due(nodes[0]), due(nodes[1])), ((1, 0), (0, 1)));
     }

@@ -16,6 +16,8 @@ pub struct Due<K> {
     timer: TimerId,
     order: BTreeSet<(Nanos, K)>,
     at: BTreeMap<K, Nanos>,
+    /// No timer is asked for before.
+    paused_until: Nanos,
     /// The timers that are still to come. Each was the earliest when it was set.
     armed: BTreeSet<Nanos>,
 }
@@ -23,7 +25,13 @@ pub struct Due<K> {
 impl<K: Ord + Clone + Debug> Due<K> {
     #[must_use]
     pub fn new(timer: TimerId) -> Due<K> {
-        Due { timer, order: BTreeSet::new(), at: BTreeMap::new(), armed: BTreeSet::new() }
+        Due {
+            timer,
+            order: BTreeSet::new(),
+            at: BTreeMap::new(),
+            paused_until: Nanos::ZERO,
+            armed: BTreeSet::new(),
+        }
     }
 
     /// Sets the deadline of a name, and replaces an older one.
@@ -64,6 +72,7 @@ impl<K: Ord + Clone + Debug> Due<K> {
     /// Asks for a timer at the first deadline, unless one comes that early.
     pub fn arm<M>(&mut self, fx: &mut Effects<M>) {
         let Some(&(at, _)) = self.order.first() else { return };
+        let at = at.max(self.paused_until);
         if self.armed.first().is_none_or(|&armed| at < armed) {
             self.armed.insert(at);
             fx.timer(self.timer, at);
@@ -78,11 +87,24 @@ impl<K: Ord + Clone + Debug> Due<K> {
     /// Takes names whose deadlines are over, the first 1,024 of them: [`Self::arm`] asks for the
     /// others. Call it for the event of the timer.
     pub fn take(&mut self, now: Nanos) -> Vec<K> {
+        self.take_first(now, TAKEN_MAX)
+    }
+
+    /// Takes so many of them. The others are due after a pause.
+    pub fn take_some(&mut self, now: Nanos, most: usize, pause: Nanos) -> Vec<K> {
+        let taken = self.take_first(now, most.min(TAKEN_MAX));
+        if self.order.first().is_some_and(|(at, _)| *at <= now) {
+            self.paused_until = now + pause;
+        }
+        taken
+    }
+
+    fn take_first(&mut self, now: Nanos, most: usize) -> Vec<K> {
         while self.armed.first().is_some_and(|&at| at <= now) {
             self.armed.pop_first();
         }
         let mut taken = Vec::new();
-        while taken.len() < TAKEN_MAX && self.order.first().is_some_and(|(at, _)| *at <= now) {
+        while taken.len() < most && self.order.first().is_some_and(|(at, _)| *at <= now) {
             if let Some((_, name)) = self.order.pop_first() {
                 self.at.remove(&name);
                 taken.push(name);
@@ -140,6 +162,21 @@ mod tests {
         due.arm(&mut fx);
         assert_eq!(fx.timers.len(), 2, "the rest is due at once");
         assert_eq!(due.take(Nanos(6)), [TAKEN_MAX]);
+    }
+
+    #[test]
+    fn names_beyond_the_room_wait_for_a_pause() {
+        let mut due = Due::new(TimerId(0));
+        let mut fx = Effects::<()>::default();
+        (0..3).for_each(|name| due.set(name, Nanos(5)));
+        assert_eq!(due.take_some(Nanos(6), 2, Nanos(20)), [0, 1]);
+        due.set(3, Nanos(7));
+        due.arm(&mut fx);
+        assert_eq!(fx.timers, [(TimerId(0), Nanos(26))]);
+        assert_eq!(due.take_some(Nanos(26), 2, Nanos(20)), [2, 3]);
+        due.set(4, Nanos(30));
+        due.arm(&mut fx);
+        assert_eq!(fx.timers[1..], [(TimerId(0), Nanos(30))], "all were taken");
     }
 
     #[test]

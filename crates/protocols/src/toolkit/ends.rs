@@ -110,6 +110,11 @@ impl Ends {
         self.due.take(now)
     }
 
+    /// Takes so many of them. The others are looked at after a pause.
+    pub fn take_some(&mut self, now: Nanos, most: usize, pause: Nanos) -> Vec<Key> {
+        self.due.take_some(now, most, pause)
+    }
+
     /// Takes the nearest end that is not watched.
     pub fn take_missed(&mut self) -> Option<Nanos> {
         self.missed.take()

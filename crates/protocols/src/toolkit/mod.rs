@@ -33,6 +33,7 @@ pub mod eras;
 pub mod explainer;
 pub mod fields;
 pub mod lanes;
+pub mod looks;
 pub mod message;
 pub mod no_meta;
 pub mod operation;
