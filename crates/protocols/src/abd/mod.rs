@@ -55,7 +55,7 @@ mod rounds;
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Incarnation, Key, NodeId, Shard, Ticket};
+use types::{AmnesiaCount, Incarnation, Key, NodeId, Shard, Ticket};
 
 pub use message::Message;
 use operation::{Kind, Phase};
@@ -121,6 +121,8 @@ pub struct Abd {
     /// Tombstones whose removal this node has coordinated.
     buried: u64,
     sweep: Sweep,
+    /// The own count at the last event of a view.
+    amnesia: Option<AmnesiaCount>,
     /// The registers from before this start were not swept yet.
     is_new: bool,
 }
@@ -172,6 +174,7 @@ impl Protocol for Abd {
             burials: Burials::new(NOTED, ROUNDS),
             buried: 0,
             sweep: Sweep::new(SWEEP),
+            amnesia: None,
             is_new: true,
         }
     }
@@ -201,8 +204,7 @@ impl Protocol for Abd {
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
             | Event::Group(_) => {}
-            // Messages carry the amnesia count of their making.
-            Event::ViewChanged => self.stored.clear(),
+            Event::ViewChanged => self.on_view_changed(cx),
             Event::Turn => {
                 for Collected { to, numbered, after } in self.stored.take() {
                     cx.fx.send(to, Message::Stored { acks: numbered }, after);
@@ -210,6 +212,7 @@ impl Protocol for Abd {
             }
         }
         if std::mem::take(&mut self.is_new) {
+            self.amnesia = Some(cx.replicas.peers.own().amnesia);
             self.sweep.begin(cx, &self.env);
         }
         self.sweep.plan_if_short(cx, &mut self.ends);
@@ -373,8 +376,20 @@ impl Abd {
     }
 }
 
-/// Time.
+/// Time and counts of losses.
 impl Abd {
+    /// An amnesia count has grown.
+    fn on_view_changed(&mut self, cx: &Cx<'_>) {
+        // Messages carry the amnesia count of their making.
+        self.stored.clear();
+        let own = cx.replicas.peers.own().amnesia;
+        if self.amnesia.replace(own).is_some_and(|before| before != own) {
+            // Those to this node itself are lost, too: a sweep finds their keys.
+            self.looks.clear();
+            self.burials.set_short();
+        }
+    }
+
     fn on_tick(&mut self, cx: &mut Cx<'_>) {
         for id in self.due.take(cx.now) {
             self.on_op_due(cx, id);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use base::Nanos;
-use types::{Key, SessionId, Tag};
+use types::{AmnesiaCount, Key, SessionId, Tag};
 
 use super::World;
 use super::asks::Ask;
@@ -57,6 +57,31 @@ fn few_values_of_abd_end_at_a_time() {
         CachedRegister::Absent | CachedRegister::Lost => false,
     };
     assert!(world.keys.iter().all(has_ended));
+}
+
+/// A raised amnesia count drops the messages of a node to itself.
+#[test]
+fn tombstones_of_abd_outlive_lost_looks() {
+    let mut world = World::<Abd>::new(3, true, 7);
+    let [first, second, away] = world.by_turn();
+    world.kill(away, 99, 0);
+    let delete = world.ask(first, 0, Ask::Remove);
+    world.settle(&[delete]);
+    world.are_own_late = true;
+    while world.nodes[first].own.is_empty() {
+        world.pass(Nanos::from_millis(10), [first].into_iter());
+    }
+    world.are_own_late = false;
+    world.nodes[first].own.clear();
+    world.nodes[first].set_amnesia(AmnesiaCount(2));
+    world.step(first, Event::ViewChanged);
+    assert_eq!(stat(&world, first, "tombstones"), 0);
+    world.idle_all(70_000);
+    assert_eq!(stat(&world, first, "tombstones"), 1);
+    world.start(away);
+    world.idle_all(11_000);
+    assert!([first, second, away].into_iter().all(|node| world.is_absent(node, 0)));
+    assert_eq!(world.judge(&[A, B, C]), Ok(()));
 }
 
 fn stat(world: &World<Abd>, node: usize, name: &str) -> u64 {

@@ -173,6 +173,11 @@ impl<V: Copy, R> Burials<V, R> {
         self.len() == 0 && self.rounds.is_empty()
     }
 
+    /// Keys that were noted may be forgotten.
+    pub fn set_short(&mut self) {
+        self.is_short = true;
+    }
+
     /// Takes the note that some tombstones are not known, once there is room for them.
     pub fn take_short(&mut self) -> bool {
         self.waiting_count < NOTED_MAX && std::mem::take(&mut self.is_short)

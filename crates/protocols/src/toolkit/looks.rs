@@ -34,6 +34,11 @@ impl Looks {
     pub fn end(&mut self, key: &Key) {
         self.since.remove(key);
     }
+
+    /// No message of before arrives.
+    pub fn clear(&mut self) {
+        self.since.clear();
+    }
 }
 
 #[cfg(test)]
