@@ -36,7 +36,7 @@
 //! Departures: a command whose effect depends on the state is refused. A write may have a time to
 //! live: its end is a version of its own ([`Version`]), which any node may store (`ending.rs`).
 //! `DEL` is a plain write of a tombstone; its reply shows the state that its query saw. A read
-//! waits [`PATIENCE`] for the remaining replicas before it writes back.
+//! waits [`operation::PATIENCE`] for the remaining replicas before it writes back.
 //!
 //! Start reading at `Abd::on`.
 
@@ -54,7 +54,6 @@ mod rounds;
 
 use std::collections::BTreeMap;
 
-use base::Nanos;
 use types::{AmnesiaCount, Incarnation, Key, NodeId, Shard, Ticket};
 
 pub use message::Message;
@@ -84,8 +83,6 @@ use crate::toolkit::looks::Looks;
 use crate::toolkit::pager::{PAGER_TICK, Paged as _, Pager};
 use crate::toolkit::sweep::Sweep;
 
-/// How long a read waits for the remaining replicas before it writes back.
-pub const PATIENCE: Nanos = Nanos::from_millis(2);
 const TICK: TimerId = TimerId(0);
 const ENDS: TimerId = TimerId(3);
 const SWEEP: TimerId = TimerId(4);

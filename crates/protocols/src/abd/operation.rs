@@ -11,6 +11,12 @@ use super::reports::Answers;
 use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
 use crate::replicas::Replicas;
+use crate::toolkit::back_off::{RESEND_FIRST, RESEND_MAX};
+
+/// How long a read waits for the remaining replicas before it writes back.
+pub const PATIENCE: Nanos = Nanos::from_millis(2);
+/// How much later an answer comes for each byte of a value.
+const PER_BYTE: Nanos = Nanos(25);
 
 /// The purpose of an operation.
 #[derive(Clone, Debug)]
@@ -91,6 +97,8 @@ pub struct Operation {
     pub deadline: Nanos,
     pub resend_at: Nanos,
     pub resend_after: Nanos,
+    /// Of this phase.
+    pub resends: u32,
     /// Other answers may still come soon, so do not write back yet.
     pub is_patient: bool,
     /// A quorum had counted this version down before the query began.
@@ -101,6 +109,30 @@ impl Operation {
     #[must_use]
     pub fn wants_value(&self) -> bool {
         matches!(self.kind, Kind::Read { .. } | Kind::Recover | Kind::End)
+    }
+
+    /// A phase begins, or the patience of a read ends.
+    pub fn expect_answers(&mut self, now: Nanos) {
+        let first = RESEND_FIRST + Nanos(PER_BYTE.0 * self.len_stored() as u64);
+        let is_patient = self.is_patient && matches!(self.phase, Phase::Query);
+        self.resend_at = now + if is_patient { PATIENCE } else { first };
+        self.resend_after = first;
+        self.resends = 0;
+    }
+
+    /// Its messages are sent again.
+    pub fn expect_resent(&mut self, now: Nanos) {
+        self.resend_at = now + self.resend_after;
+        self.resend_after = self.resend_after.max(Nanos(self.resend_after.0 * 2).min(RESEND_MAX));
+        self.resends += 1;
+    }
+
+    /// The length of the value that each replica gets.
+    fn len_stored(&self) -> usize {
+        match &self.phase {
+            Phase::Query => 0,
+            Phase::Store { register, .. } => register.content.value.as_ref().map_or(0, Bytes::len),
+        }
     }
 
     /// True if this phase still needs the node's answer.
@@ -197,6 +229,7 @@ mod tests {
             deadline: Nanos::MAX,
             resend_at: Nanos::MAX,
             resend_after: Nanos::MAX,
+            resends: 0,
             is_patient: true,
             over: None,
         }
@@ -285,6 +318,20 @@ mod tests {
             acks.add(replicas(), NodeId(node), AmnesiaCount(1));
         }
         assert_eq!(op.verdict(replicas()), Verdict::Settled(register));
+    }
+
+    #[test]
+    fn large_values_are_sent_again_later() {
+        let mut op = operation(Kind::Bury);
+        let (acks, mut register) = (Tally::default(), register(4, false));
+        register.content.value = Some(Bytes::from(vec![0; 20 << 20]));
+        op.phase = Phase::Store { register, acks };
+        op.expect_answers(Nanos(7));
+        let gap = op.resend_at.since(Nanos(7));
+        assert!(gap > RESEND_MAX, "{gap:?}");
+        op.expect_resent(op.resend_at);
+        op.expect_resent(op.resend_at);
+        assert_eq!(op.resend_at, Nanos(7 + 3 * gap.0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Client requests: from the first query to the reply, in the order of each session.
 
-use base::{Millis, Nanos};
+use base::{Millis, Nanos, sometimes};
 use bytes::Bytes;
 use types::{
     Access, Change, Clock, Command, ExpiryChange, Incarnation, Key, NodeId, Outcome, Reply,
@@ -11,17 +11,19 @@ use super::message::Message;
 use super::operation::{Kind, Operation, Phase, Verdict};
 use super::register::{Register, Version};
 use super::reports::Answers;
-use super::{Abd, Cx, PATIENCE};
+use super::{Abd, Cx};
 use crate::mutation::{self, Mutation};
+use crate::peers::Pace;
 use crate::protocol::{Protocol, Request};
 use crate::quorum::Tally;
 use crate::toolkit::asks::{Ask, Stream};
-use crate::toolkit::back_off::{RESEND_FIRST, RESEND_MAX};
 use crate::toolkit::content::Content;
 use crate::toolkit::stamp::Stamp;
 
 /// Requests in progress or waiting for an earlier one of their session.
 const REQUESTS_MAX: usize = 65_536;
+/// A slow link may have lost a message: every so many resends take it, too.
+const SLOW_RESENDS: u32 = 5;
 
 /// Requests.
 impl Abd {
@@ -82,7 +84,7 @@ impl Abd {
         phase: Phase,
         deadline: Nanos,
     ) -> u64 {
-        let is_read = matches!(kind, Kind::Read { .. });
+        let is_patient = matches!(kind, Kind::Read { .. });
         let op = Operation {
             era: cx.metas.get(key.shard()).now,
             key,
@@ -90,16 +92,24 @@ impl Abd {
             phase,
             answers: Answers::default(),
             deadline,
-            resend_at: cx.now + if is_read { PATIENCE } else { RESEND_FIRST },
-            resend_after: RESEND_FIRST,
-            is_patient: is_read,
+            resend_at: Nanos::MAX,
+            resend_after: Nanos::MAX,
+            resends: 0,
+            is_patient,
             over: None,
         };
         let id = self.next_id();
-        self.due.set(id, op.resend_at.min(op.deadline));
-        ask(cx, self.stream, id, &op);
         self.ops.insert(id, op);
+        self.begin_phase(cx, id);
         id
+    }
+
+    /// Asks all replicas whose answers the phase needs.
+    fn begin_phase(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let Some(op) = self.ops.get_mut(id) else { return };
+        op.expect_answers(cx.now);
+        self.due.set(id, op.resend_at.min(op.deadline));
+        ask(cx, self.stream, id, op);
     }
 
     /// Asks anew, with a number of its own. `over` is a version that a quorum has counted down.
@@ -112,9 +122,8 @@ impl Abd {
         if matches!(op.kind, Kind::Recover) {
             self.recovering.insert(op.key.clone(), id);
         }
-        self.due.set(id, op.resend_at.min(op.deadline));
-        ask(cx, self.stream, id, &op);
         self.ops.insert(id, op);
+        self.begin_phase(cx, id);
     }
 
     pub(super) fn next_id(&mut self) -> u64 {
@@ -125,7 +134,6 @@ impl Abd {
 
     /// Acts on the verdict of an operation.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_>, id: u64) {
-        let stream = self.stream;
         let Some(op) = self.ops.get_mut(id) else { return };
         match op.verdict(cx.replicas) {
             Verdict::Wait => {}
@@ -154,9 +162,9 @@ impl Abd {
                 };
                 let register = Register { version: Version::of(era, stamp), content };
                 op.phase = Phase::Store { register, acks: Tally::default() };
-                ask(cx, stream, id, op);
+                self.begin_phase(cx, id);
             }
-            Verdict::WriteBack => write_back(cx, stream, id, op),
+            Verdict::WriteBack => self.write_back(cx, id),
             Verdict::Confirm => {
                 let over = Some(op.answers.newest().version);
                 self.ask_again(cx, id, over);
@@ -167,10 +175,18 @@ impl Abd {
                     let ended = op.answers.newest().clone();
                     return self.finish(cx, id, ended);
                 }
-                write_back(cx, stream, id, op);
+                self.write_back(cx, id);
             }
             Verdict::Settled(register) => self.finish(cx, id, register),
         }
+    }
+
+    /// Makes a majority hold the newest register.
+    fn write_back(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let Some(op) = self.ops.get_mut(id) else { return };
+        let acks = op.answers.holders(cx.replicas);
+        op.phase = Phase::Store { register: op.answers.newest().clone(), acks };
+        self.begin_phase(cx, id);
     }
 
     pub(super) fn finish(&mut self, cx: &mut Cx<'_>, id: u64, register: Register) {
@@ -248,29 +264,27 @@ impl Abd {
             cx.fx.reply(tag, outcome);
             return self.next_of_lane(cx, id, session);
         }
-        let was_patient = std::mem::replace(&mut op.is_patient, false);
-        op.resend_at = cx.now + op.resend_after;
-        op.resend_after = Nanos(op.resend_after.0 * 2).min(RESEND_MAX);
-        self.due.set(id, op.resend_at.min(op.deadline));
-        if !was_patient {
+        if std::mem::replace(&mut op.is_patient, false) {
+            op.expect_answers(cx.now);
+        } else {
+            op.expect_resent(cx.now);
             ask(cx, stream, id, op);
         }
+        self.due.set(id, op.resend_at.min(op.deadline));
         self.settle(cx, id);
     }
 }
 
-/// Makes a majority hold the newest register.
-fn write_back(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &mut Operation) {
-    let acks = op.answers.holders(cx.replicas);
-    op.phase = Phase::Store { register: op.answers.newest().clone(), acks };
-    ask(cx, stream, id, op);
-}
-
 /// Sends the phase's request to every replica whose answer is missing, this node included.
-pub(super) fn ask(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &Operation) {
+fn ask(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &Operation) {
     // A start that forgot the era would begin operations in an earlier one.
     let after = cx.metas.ticket(op.key.shard());
     for node in cx.replicas.all().filter(|&node| op.lacks(cx.replicas, node)) {
+        // The message of before most likely still waits in its link's queue.
+        if is_slow(cx, node) && !op.resends.is_multiple_of(SLOW_RESENDS) {
+            sometimes!("no message of abd is sent again to a slow replica");
+            continue;
+        }
         let key = op.key.clone();
         let message = match &op.phase {
             Phase::Query => {
@@ -283,6 +297,10 @@ pub(super) fn ask(cx: &mut Cx<'_>, stream: Stream, id: u64, op: &Operation) {
         };
         cx.fx.send(node, message, after);
     }
+}
+
+fn is_slow(cx: &Cx<'_>, node: NodeId) -> bool {
+    cx.replicas.member(node).is_some_and(|member| member.pace == Pace::Slow)
 }
 
 /// The effect of a command that runs on any state alike.

@@ -90,6 +90,34 @@ fn stat(world: &World<Abd>, node: usize, name: &str) -> u64 {
     stats.values[name]
 }
 
+/// The answers to the query of a write come late.
+#[test]
+fn stores_of_abd_have_their_own_time() {
+    let mut world = World::<Abd>::new(3, false, 7);
+    world.ask(A, 0, Ask::Set(1));
+    world.wait(A, 19);
+    world.carry(A, B, "Query");
+    world.carry(B, A, "State");
+    let mut sent = |millis| {
+        world.wait(A, millis);
+        world.take(A, B, "Store {").len()
+    };
+    assert_eq!([sent(0), sent(19), sent(2)], [1, 0, 1]);
+}
+
+/// The message of before most likely still waits in front of the link.
+#[test]
+fn slow_replicas_get_few_repeats() {
+    let mut world = World::<Abd>::new(3, false, 7);
+    world.nodes[A].peers.set_pace(node_id(B), Pace::Slow);
+    world.ask(A, 0, Ask::Set(1));
+    for _ in 0..150 {
+        world.wait(A, 10);
+    }
+    let mut sent = |to| world.take(A, to, "Query").len();
+    assert_eq!([sent(B), sent(C)], [2, 9]);
+}
+
 /// Its register was loaded meanwhile.
 #[test]
 fn request_that_waited_too_long_is_refused() {
