@@ -66,7 +66,7 @@ use state::explanations::Explanations;
 use state::gate::Gate;
 use state::link::Link;
 use state::listings::Listings;
-use state::parked::Parked;
+use state::parked::{Parked, place};
 use state::passing::Passing;
 
 /// Timers of the frame count down from here; those of the protocol are below.
@@ -335,34 +335,36 @@ impl<P: Member> Configured<P> {
         if let Some(refusal) = too_long("command", request.command.body.len()) {
             return cx.fx.reply(request.tag, Outcome::Reply(refusal));
         }
-        if !self.parked.is_released(request.tag) {
-            if self.answer_uncommitted(cx, &mut request) {
-                return;
-            }
-            if self.passing.is_behind(&request) {
-                return self.wait_behind(cx, request);
-            }
+        if !self.parked.has(request.tag) && self.answer_uncommitted(cx, &mut request) {
+            return;
         }
-        let Some(mut request) = self.in_turn(cx, request) else { return };
+        let Some(mut request) = self.parked.admit(request) else { return };
+        let turn = self.parked.has(request.tag).then(|| (request.tag, place(&request)));
         if request.asked_at + self.env.request_timeout <= cx.now {
-            return cx.fx.reply(request.tag, Outcome::NoQuorum);
-        }
-        if self.passing.is_behind(&request) {
-            return self.wait_behind(cx, request);
-        }
-        match &self.installed {
-            Some(Installed { role: Some(role), is_sealed: false, .. })
-                if *role == Role::Full || mutation::is(Mutation::ShadowServes) =>
-            {
-                if self.answer_uncommitted(cx, &mut request) {
-                    return;
+            cx.fx.reply(request.tag, Outcome::NoQuorum);
+        } else {
+            match &self.installed {
+                Some(Installed { role: Some(role), is_sealed: false, .. })
+                    if *role == Role::Full || mutation::is(Mutation::ShadowServes) =>
+                {
+                    if !self.answer_uncommitted(cx, &mut request) {
+                        self.inside(cx, |member, cx| member.on(cx, MemberEvent::Request(request)));
+                    }
                 }
-                self.inside(cx, |member, cx| member.on(cx, MemberEvent::Request(request)));
+                Some(Installed { role: None | Some(Role::Shadow), .. })
+                    if self.passing.serves(request.tag) =>
+                {
+                    self.refuse_passed(cx, request.tag);
+                }
+                // A member that is about to go on, or a node that does not know the members yet.
+                Some(Installed { role: Some(Role::Full), .. }) | None => {
+                    return self.park(cx, request);
+                }
+                Some(_) => return self.pass_on(cx, request),
             }
-            // A member that is about to go on, or a node that does not know the members yet.
-            Some(Installed { role: Some(Role::Full), .. }) | None => self.park(cx, request),
-            Some(_) if self.passing.serves(request.tag) => self.refuse_passed(cx, request.tag),
-            Some(_) => self.pass_on(cx, request),
+        }
+        if let Some((tag, place)) = turn {
+            self.end_turn(cx, tag, &place);
         }
     }
 
@@ -534,9 +536,9 @@ impl<P: Member> Configured<P> {
     }
 
     fn end_membership(&mut self, cx: &mut Cx<'_, P>) {
-        for request in self.member.leave(cx) {
-            self.come_again(cx, request);
-        }
+        let requests = self.member.leave(cx);
+        self.parked.keep_first(requests);
+        self.release_parked(cx);
     }
 
     /// Runs a step of the member, unless its epoch has ended.

@@ -1,14 +1,15 @@
 //! Requests that wait: for the next epoch, for a lease, or for a member to pass them on to.
 //!
-//! Requests on one key keep the order in which they came.
+//! Requests of a session on one key keep the order in which they came.
 
 use base::Nanos;
-use types::Outcome;
+use types::{Outcome, Tag};
 
-use super::state::parked::Turn;
+use super::state::parked::place;
 use super::{Configured, Cx, Member, PARKED_DUE};
 use crate::protocol::Request;
 use crate::request::PutAside;
+use crate::toolkit::lanes::Place;
 
 /// Requests that wait; more end at once without effect.
 const PARKED_MAX: usize = 1 << 16;
@@ -18,24 +19,14 @@ const RETRY: Nanos = Nanos::from_millis(10);
 const RETRIED_AT_ONCE: u64 = 256;
 
 impl<P: Member> Configured<P> {
-    /// Keeps a request behind earlier ones on its key. Returns one whose turn it is.
-    pub(super) fn in_turn(&mut self, cx: &mut Cx<'_, P>, request: Request) -> Option<Request> {
-        match self.parked.admit(&request) {
-            Turn::Now => return Some(request),
-            Turn::Park => self.park(cx, request),
-            Turn::Again => self.come_again(cx, request),
-        }
-        None
-    }
-
     /// Keeps a request until the next epoch begins or its time is over.
     pub(super) fn park(&mut self, cx: &mut Cx<'_, P>, request: Request) {
-        if self.parked.requests.len() >= PARKED_MAX {
-            return cx.fx.reply(request.tag, Outcome::NoQuorum);
+        if self.parked.len() >= PARKED_MAX {
+            cx.fx.reply(request.tag, Outcome::NoQuorum);
+            return self.end_turn(cx, request.tag, &place(&request));
         }
         let deadline = request.asked_at + self.env.request_timeout;
-        self.parked.change(&request.key, |waiting| waiting.parked += 1);
-        self.parked.requests.push_back(request);
+        self.parked.keep(request);
         self.plan_parked(cx, deadline);
     }
 
@@ -52,18 +43,17 @@ impl<P: Member> Configured<P> {
         }
     }
 
-    /// The request comes again, once its register is resident.
-    pub(super) fn come_again(&mut self, cx: &mut Cx<'_, P>, request: Request) {
-        self.parked.released.insert(request.tag);
-        self.parked.change(&request.key, |waiting| waiting.released += 1);
-        cx.fx.again(PutAside::Request(request));
+    /// A request is answered, or inside the member: the next one of its lane comes.
+    pub(super) fn end_turn(&mut self, cx: &mut Cx<'_, P>, tag: Tag, place: &Place) {
+        if let Some(next) = self.parked.end(tag, place) {
+            cx.fx.again(PutAside::Request(next));
+        }
     }
 
-    /// Every parked request comes again.
+    /// Parked requests come again, once their registers are resident.
     pub(super) fn release_parked(&mut self, cx: &mut Cx<'_, P>) {
-        for request in std::mem::take(&mut self.parked.requests) {
-            self.parked.change(&request.key, |waiting| waiting.parked -= 1);
-            self.come_again(cx, request);
+        for request in self.parked.take_firsts() {
+            cx.fx.again(PutAside::Request(request));
         }
     }
 
@@ -77,7 +67,7 @@ impl<P: Member> Configured<P> {
 
     /// Calls [`Configured::on_parked_due`] for requests and listings that wait.
     pub(super) fn plan_retry(&mut self, cx: &mut Cx<'_, P>) {
-        let factor = 1 + self.parked.requests.len() as u64 / RETRIED_AT_ONCE;
+        let factor = 1 + self.parked.len() as u64 / RETRIED_AT_ONCE;
         self.plan_parked(cx, cx.now + Nanos(RETRY.0 * factor));
     }
 }

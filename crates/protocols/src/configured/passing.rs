@@ -8,6 +8,7 @@ use base::{Nanos, sometimes};
 use types::{Access, Command, NodeId, Outcome, SessionId, Tag};
 
 use super::envelope::{Answer, Pass};
+use super::state::parked::place;
 use super::state::passing::{Asker, SERVED, SESSION_SHIFT, Sent, WORKER_SHIFT, WORKERS_MASK};
 use super::{Configured, Cx, Envelope, Member, PASSED_DUE, too_long};
 use crate::mutation::{self, Mutation};
@@ -18,13 +19,6 @@ const SERVED_MAX: usize = 1 << 16;
 
 /// At the node that was asked.
 impl<P: Member> Configured<P> {
-    pub(super) fn wait_behind(&mut self, cx: &mut Cx<'_, P>, request: Request) {
-        let place = (request.session, request.key.clone());
-        if let Some(request) = self.passing.behind.wait(&place, request) {
-            self.park_for_now(cx, request);
-        }
-    }
-
     pub(super) fn pass_on(&mut self, cx: &mut Cx<'_, P>, request: Request) {
         let Some(to) = self.full_member(cx, request.key.hash()) else {
             return self.park_for_now(cx, request);
@@ -41,7 +35,7 @@ impl<P: Member> Configured<P> {
         };
         cx.fx.send_now(to, Envelope::Pass(pass));
         let deadline = request.asked_at + self.env.request_timeout;
-        self.passing.behind.begin((request.session, request.key.clone()));
+        self.parked.send(&request);
         self.passing.sent.insert(id, Sent { request, to });
         self.plan_passed(cx, deadline);
     }
@@ -80,14 +74,11 @@ impl<P: Member> Configured<P> {
     /// Ends a request that is under way, or tries it anew.
     fn end_passed(&mut self, cx: &mut Cx<'_, P>, id: u64, outcome: Option<Outcome>) {
         let Some(Sent { request, .. }) = self.passing.sent.remove(&id) else { return };
-        let place = (request.session, request.key.clone());
-        let behind = self.passing.behind.end(&place).into_iter();
         if let Some(outcome) = outcome {
             cx.fx.reply(request.tag, outcome);
-            behind.for_each(|request| self.come_again(cx, request));
+            self.end_turn(cx, request.tag, &place(&request));
         } else {
             self.park_for_now(cx, request);
-            behind.for_each(|request| self.park(cx, request));
         }
     }
 

@@ -179,13 +179,6 @@ impl<T> Behind<T> {
         next
     }
 
-    /// The one under way has ended, and those behind it do something else.
-    pub fn end(&mut self, place: &Place) -> VecDeque<T> {
-        let behind = self.by_place.remove(place).unwrap_or_default();
-        self.waiting -= behind.len();
-        behind
-    }
-
     /// True while a request is under way.
     #[must_use]
     pub fn has(&self, place: &Place) -> bool {
@@ -245,8 +238,5 @@ mod tests {
         assert!(behind.has(&place(1, b"k")), "it is under way");
         assert_eq!(behind.next(&place(1, b"k")), None);
         assert!(behind.is_empty());
-        behind.begin(place(1, b"k"));
-        assert_eq!(behind.wait(&place(1, b"k"), 6), None);
-        assert_eq!((behind.end(&place(1, b"k")), behind.waiting()), (VecDeque::from([6]), 0));
     }
 }

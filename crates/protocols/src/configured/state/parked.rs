@@ -1,72 +1,183 @@
-//! Requests without effect so far, in order per key.
+//! Requests outside the member: those that wait, and those under way to other nodes.
+//!
+//! Requests of one session on one key keep their order: only the first of them moves.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Key, Tag};
+use types::Tag;
 
 use crate::protocol::Request;
+use crate::toolkit::lanes::Place;
 
-/// Requests without effect so far.
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
-    pub(crate) requests: VecDeque<Request>,
-    pub(crate) by_key: BTreeMap<Key, Waiting>,
-    /// Those that were released and come again soon.
-    pub(crate) released: BTreeSet<Tag>,
+    /// By number. `None`: it is under way to another node, or comes again soon.
+    lanes: BTreeMap<Place, BTreeMap<i64, Option<Request>>>,
+    /// They follow the order in which requests came.
+    numbers: BTreeMap<Tag, i64>,
+    /// The numbers that were given last, on both ends.
+    lowest: i64,
+    highest: i64,
+    /// Requests that are kept here.
+    len: usize,
     /// When to try the parked ones again or to give them up.
     pub(crate) due: Option<Nanos>,
 }
 
-/// Numbers of requests on one key.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Waiting {
-    pub(crate) parked: u32,
-    pub(crate) released: u32,
+pub(crate) fn place(request: &Request) -> Place {
+    (request.session, request.key.clone())
 }
 
 impl Parked {
     pub(crate) fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.released.is_empty()
+        self.numbers.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.requests.len()
+        self.len
     }
 
-    /// True for a request that comes again.
-    pub(crate) fn is_released(&self, tag: Tag) -> bool {
-        self.released.contains(&tag)
+    pub(crate) fn has(&self, tag: Tag) -> bool {
+        !self.numbers.is_empty() && self.numbers.contains_key(&tag)
     }
 
-    /// Takes note of a request that comes, be it for the first time or again.
-    pub(crate) fn admit(&mut self, request: &Request) -> Turn {
-        if self.released.remove(&request.tag) {
-            self.change(&request.key, |waiting| waiting.released -= 1);
-            return Turn::Now;
+    /// Takes note of a request that comes, be it for the first time or again. Keeps it unless it is
+    /// the first of its lane.
+    pub(crate) fn admit(&mut self, request: Request) -> Option<Request> {
+        if self.numbers.is_empty() {
+            return Some(request);
         }
-        match self.by_key.get(&request.key) {
-            None => Turn::Now,
-            // Released ones may be parked again, and came before.
-            Some(waiting) if waiting.released > 0 => Turn::Again,
-            Some(_) => Turn::Park,
+        let place = place(&request);
+        if !self.lanes.contains_key(&place) {
+            return Some(request);
+        }
+        let number = self.number(&request);
+        let lane = self.lanes.entry(place).or_default();
+        if lane.first_key_value().is_none_or(|(&first, _)| first == number) {
+            return Some(request);
+        }
+        lane.insert(number, Some(request));
+        self.len += 1;
+        None
+    }
+
+    /// Keeps a request that came, until it is taken again.
+    pub(crate) fn keep(&mut self, request: Request) {
+        let number = self.number(&request);
+        self.lanes.entry(place(&request)).or_default().insert(number, Some(request));
+        self.len += 1;
+    }
+
+    /// A request that came goes to another node. Later ones of its lane wait.
+    pub(crate) fn send(&mut self, request: &Request) {
+        let number = self.number(request);
+        self.lanes.entry(place(request)).or_default().insert(number, None);
+    }
+
+    /// Keeps requests that came before all others, in their order.
+    pub(crate) fn keep_first(&mut self, requests: Vec<Request>) {
+        for request in requests.into_iter().rev() {
+            self.lowest -= 1;
+            self.numbers.insert(request.tag, self.lowest);
+            self.keep(request);
         }
     }
 
-    pub(crate) fn change(&mut self, key: &Key, change: impl FnOnce(&mut Waiting)) {
-        let waiting = self.by_key.entry(key.clone()).or_default();
-        change(waiting);
-        if waiting.parked == 0 && waiting.released == 0 {
-            self.by_key.remove(key);
+    /// A request has left. Returns the next one of its lane, which comes again.
+    pub(crate) fn end(&mut self, tag: Tag, place: &Place) -> Option<Request> {
+        let number = self.numbers.remove(&tag)?;
+        let lane = self.lanes.get_mut(place)?;
+        if lane.remove(&number).flatten().is_some() {
+            self.len -= 1;
         }
+        let next = lane.first_entry().and_then(|mut first| first.get_mut().take());
+        if lane.is_empty() {
+            self.lanes.remove(place);
+        }
+        self.len -= usize::from(next.is_some());
+        next
+    }
+
+    /// Takes the kept first ones of all lanes, in the order of their coming. They come again.
+    pub(crate) fn take_firsts(&mut self) -> Vec<Request> {
+        let first = |lane: &mut BTreeMap<i64, Option<Request>>| {
+            let mut first = lane.first_entry()?;
+            Some((*first.key(), first.get_mut().take()?))
+        };
+        let mut firsts: Vec<(i64, Request)> = self.lanes.values_mut().filter_map(first).collect();
+        firsts.sort_by_key(|&(number, _)| number);
+        self.len -= firsts.len();
+        firsts.into_iter().map(|(_, request)| request).collect()
+    }
+
+    fn number(&mut self, request: &Request) -> i64 {
+        let highest = &mut self.highest;
+        *self.numbers.entry(request.tag).or_insert_with(|| {
+            *highest += 1;
+            *highest
+        })
     }
 }
 
-/// The fate of a request that comes.
-pub(crate) enum Turn {
-    Now,
-    /// Behind a parked one on its key.
-    Park,
-    /// Behind a released one on its key.
-    Again,
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use types::{Access, Command, Key, SessionId};
+
+    use super::*;
+
+    fn request(tag: u64) -> Request {
+        let command = Command::new(Access::Read, Bytes::new());
+        let (tag, session) = (Tag(tag), SessionId(7));
+        Request { tag, session, key: Key::new(b"k"), command, asked_at: Nanos::ZERO }
+    }
+
+    fn tags(requests: impl IntoIterator<Item = Request>) -> Vec<u64> {
+        requests.into_iter().map(|request| request.tag.0).collect()
+    }
+
+    fn come(parked: &mut Parked, tag: u64) -> bool {
+        parked.admit(request(tag)).is_some()
+    }
+
+    /// A released request comes while an earlier one is on its way, and that one comes back.
+    #[test]
+    fn request_that_comes_again_passes_no_earlier_one() {
+        let mut parked = Parked::default();
+        (1..=3).for_each(|tag| parked.keep(request(tag)));
+        assert_eq!(tags(parked.take_firsts()), [1]);
+        assert!(come(&mut parked, 1));
+        parked.send(&request(1));
+        assert!(!come(&mut parked, 4), "it is a new one");
+        assert!(tags(parked.take_firsts()).is_empty(), "the first is under way");
+        parked.keep(request(1));
+        assert_eq!(tags(parked.take_firsts()), [1]);
+        assert!(come(&mut parked, 1));
+        let lane = place(&request(1));
+        assert_eq!(tags(parked.end(Tag(1), &lane)), [2]);
+        assert!(!come(&mut parked, 5) && come(&mut parked, 2));
+        for next in [3, 4, 5] {
+            assert_eq!(tags(parked.end(Tag(next - 1), &lane)), [next]);
+            assert!(come(&mut parked, next));
+        }
+        assert!(parked.end(Tag(5), &lane).is_none());
+        assert!(parked.is_empty() && parked.len() == 0);
+        assert!(come(&mut parked, 6) && parked.is_empty(), "it is not noted");
+    }
+
+    #[test]
+    fn requests_of_the_member_go_first() {
+        let mut parked = Parked::default();
+        parked.keep(request(3));
+        assert_eq!(tags(parked.take_firsts()), [3]);
+        parked.keep_first(vec![request(1), request(2)]);
+        assert!(!come(&mut parked, 3));
+        assert_eq!(tags(parked.take_firsts()), [1]);
+        let lane = place(&request(1));
+        assert!(come(&mut parked, 1));
+        assert_eq!(tags(parked.end(Tag(1), &lane)), [2]);
+        assert_eq!(tags(parked.end(Tag(2), &lane)), [3]);
+        assert_eq!(parked.len(), 0);
+    }
 }

@@ -7,7 +7,6 @@ use types::{Access, Incarnation, Key, NodeId, SessionId, Shard, Tag};
 
 use crate::configured::envelope::{Answer, Envelope};
 use crate::protocol::Request;
-use crate::toolkit::lanes::Behind;
 
 /// Tags of requests of other nodes, which no session of this node has.
 pub(crate) const SERVED: u64 = 0xfd << 56;
@@ -19,7 +18,6 @@ pub(crate) const SESSION_SHIFT: u32 = 47;
 pub(crate) struct Passing {
     pub(crate) next: u64,
     pub(crate) sent: BTreeMap<u64, Sent>,
-    pub(crate) behind: Behind<Request>,
     pub(crate) due: Option<Nanos>,
     pub(crate) next_served: u64,
     pub(crate) served: BTreeMap<Tag, Asker>,
@@ -86,7 +84,6 @@ impl Passing {
         Passing {
             next,
             sent: BTreeMap::new(),
-            behind: Behind::default(),
             due: None,
             next_served: 0,
             served: BTreeMap::new(),
@@ -100,11 +97,6 @@ impl Passing {
 
     pub(crate) fn len(&self) -> usize {
         self.sent.len()
-    }
-
-    /// True while an earlier request of the session on the key is under way.
-    pub(crate) fn is_behind(&self, request: &Request) -> bool {
-        !self.behind.is_empty() && self.behind.has(&(request.session, request.key.clone()))
     }
 
     /// True for a request of another node.
