@@ -254,6 +254,8 @@ base::mutations! {
     CommitsLate = "hermes-commits-late",
     /// A range of acknowledgements covers numbers that did not come.
     RangesOverGaps = "hermes-ranges-over-gaps",
+    /// Messages of an epoch that is not installed yet are dropped.
+    DropsEarly = "group-drops-early",
     /// A message counts though its sender is another process than the configuration names.
     AnyProcessCounts = "group-any-process-counts",
     /// A read is answered from the own state whether or not the lease holds.
@@ -272,6 +274,10 @@ base::mutations! {
     ReadDirty = "craq-read-dirty",
     /// A member acknowledges a version that came again though it is dirty here.
     UpForCopy = "craq-up-for-copy",
+    /// The head takes a copy of a command that has ended for a new one.
+    ForgetsEnded = "craq-forgets-ended",
+    /// The tail's answer to one read answers those that came later, too.
+    LaterReadsJoin = "craq-later-reads-join",
     /// The head does not look for steered commands in the register.
     NoTable = "craq-no-table",
     /// The head runs a command that its origin has given up behind a newer one.

@@ -188,6 +188,8 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::RunsLateSteers
         | Mutation::RepeatsUnseen
         | Mutation::ForgetsLong
+        | Mutation::ForgetsEnded
+        | Mutation::LaterReadsJoin
         | Mutation::NoFloor
         | Mutation::MintBelowFloor
         | Mutation::FloorOverPends

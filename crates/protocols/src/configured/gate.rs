@@ -25,7 +25,11 @@ impl<P: Member> Configured<P> {
         if present.is_none_or(|present| present < epoch) {
             sometimes!("a message comes before its epoch");
             // Writes are long, and come again.
-            let most = if message.is_write() { HELD_WRITES_MAX } else { HELD_MAX };
+            let most = match message.is_write() {
+                _ if mutation::is(Mutation::DropsEarly) => 0,
+                true => HELD_WRITES_MAX,
+                false => HELD_MAX,
+            };
             if self.gate.held.len() < most {
                 self.gate.held.push_back((from, epoch, message));
             }

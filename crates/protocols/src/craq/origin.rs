@@ -259,7 +259,10 @@ impl Craq {
     ) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let Some(asking) = lane.asking.take_if(|asking| asking.id == id) else { return };
-        let count = asking.count;
+        let count = match mutation::is(Mutation::LaterReadsJoin) {
+            true => usize::MAX,
+            false => asking.count,
+        };
         match content {
             None => {
                 self.note_clean(cx, key, version);

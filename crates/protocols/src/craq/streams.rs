@@ -59,7 +59,10 @@ impl Streams {
         if from.seq < stream.low {
             return Admission::Old;
         }
-        if let Some(command) = stream.commands.get(&from.seq) {
+        let is_known = |command: &&Command| {
+            command.progress == Progress::Running || !mutation::is(Mutation::ForgetsEnded)
+        };
+        if let Some(command) = stream.commands.get(&from.seq).filter(is_known) {
             return Admission::Copy(command.progress.clone());
         }
         let newest = stream.newest.entry(key.hash()).or_insert(from.seq);

@@ -22,6 +22,7 @@ mod schedules;
 mod steps;
 mod template;
 mod tombstones;
+mod traps;
 mod upkeep;
 mod verdict;
 mod worker;

@@ -8,8 +8,8 @@ use super::full_turns;
 use super::repeats;
 use super::reviewed;
 use super::schedules as play;
-use super::tombstones;
 use super::zab::{regressions as zab_faults, schedules as zab};
+use super::{tombstones, traps};
 use crate::abd::Abd;
 use crate::caspaxos::{self, CasPaxos};
 use crate::classic_paxos::ClassicPaxos;
@@ -67,6 +67,11 @@ const CAUGHT: &[(Mutation, Catch)] = &[
         Mutation::CopiedBeforeDurable,
         Catch::Schedule(play::a_copy_that_is_not_durable::<Configured<Craq>>),
     ),
+    (Mutation::DropsEarly, Catch::Schedule(traps::message_before_its_epoch::<Hermes>)),
+    (Mutation::DropsEarly, Catch::Schedule(traps::message_before_its_epoch::<Craq>)),
+    (Mutation::ReadWithoutLease, Catch::Schedule(traps::craq_refusal_of_a_deposed_head)),
+    (Mutation::ForgetsEnded, Catch::Schedule(traps::craq_copy_of_a_refused_command)),
+    (Mutation::LaterReadsJoin, Catch::Schedule(traps::craq_read_behind_an_earlier_question)),
     (Mutation::AcksWithoutShadows, Catch::Schedule(play::hermes_write_beside_a_copy)),
     (Mutation::RunsCopies, Catch::Hermes(1_000)),
     (Mutation::RunsCopies, Catch::Craq(1_000)),
