@@ -162,7 +162,7 @@ mod tests {
             assert!(come(&mut parked, next));
         }
         assert!(parked.end(Tag(5), &lane).is_none());
-        assert!(parked.is_empty() && parked.len() == 0);
+        assert_eq!((parked.is_empty(), parked.len()), (true, 0));
         assert!(come(&mut parked, 6) && parked.is_empty(), "it is not noted");
     }
 
