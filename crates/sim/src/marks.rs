@@ -24,6 +24,7 @@ pub const MARKS: &[(&str, &str)] = &[
     ("pmem", "pmem: the pages of an empty run are given back"),
     ("abd", "a round of burials is given up"),
     ("abd", "an operation of a closed era is refused"),
+    ("abd", "no message of abd is sent again to a slow replica"),
     ("abd", "registers of deleted keys are removed at all replicas"),
     ("craq", "the register of a deleted key is removed"),
     ("groups", "a copy of a passed request comes"),
