@@ -7,9 +7,10 @@ use super::World;
 use super::asks::Ask;
 use super::letter::Letter;
 use super::steps::{A, ALL, B, C};
-use crate::abd::Abd;
+use crate::abd::{Abd, Message};
 use crate::protocol::Protocol;
 use crate::register_cache::CachedRegister;
+use crate::toolkit::eras::Step;
 
 impl<P: Protocol> World<P> {
     /// Lets time pass at all nodes. Messages arrive in between, unless they are withheld.
@@ -220,4 +221,22 @@ fn tombstones_of_abd_wait_for_all_replicas() {
     world.idle_all(15_000);
     assert!(ALL.into_iter().all(|node| world.is_absent(node, 0)));
     assert_eq!(world.judge(&ALL), Ok(()));
+}
+
+/// A start that forgot the era would begin operations in an earlier one.
+#[test]
+fn operation_waits_until_its_era_is_stored() {
+    for ask in [Ask::Get, Ask::Set(1), Ask::Remove] {
+        let mut world = World::<Abd>::new(3, true, 7);
+        let (from, shard) = (world.nodes[A].as_peer(), world.shard());
+        let message = Message::Era { id: 1, shard, step: Step::Advance { era: 3 } };
+        world.deliver(Letter { from, to: C, losses: Vec::new(), message });
+        let asked = world.ask(C, 0, ask);
+        let is_sent = |world: &World<Abd>| world.bag.iter().any(|it| it.has("Query"));
+        assert!(!is_sent(&world), "{ask:?}");
+        while world.flush(C) {}
+        assert!(is_sent(&world), "{ask:?}");
+        world.done(asked);
+        assert_eq!(world.judge(&ALL), Ok(()));
+    }
 }
