@@ -6,7 +6,7 @@ use super::World;
 use super::asks::Ask;
 use super::steps::{A, B, C, group};
 use crate::abd::Abd;
-use crate::configured::Configured;
+use crate::configured::{Configured, Member};
 use crate::craq::Craq;
 use crate::hermes::Hermes;
 use crate::protocol::{Event, Protocol};
@@ -116,4 +116,33 @@ fn requests_beyond_the_limit_are_refused_at_once() {
     world.drain();
     assert!(!world.is_open(write));
     assert_eq!(world.expect_replies(&waiting), Ok(()));
+}
+
+/// A member holds few writes of an epoch that it has not installed. The others come again.
+fn writes_before_an_epoch<P: Member>() {
+    let mut world = group::<Configured<P>>(2, &[A, B], false);
+    world.add_keys(200);
+    world.service.tried.0 += 1;
+    [A, B].into_iter().for_each(|index| world.wedge(index));
+    let members = world.draft();
+    world.activate(members);
+    world.install(A);
+    world.lend(A);
+    let tags = world.ask_together(A, 0..200);
+    world.go_on(A);
+    world.drain();
+    world.install(B);
+    world.lend(B);
+    world.drain();
+    assert!(tags.iter().any(|&tag| world.is_open(tag)), "some were dropped");
+    assert!(tags.iter().any(|&tag| !world.is_open(tag)), "some were held");
+    world.settle(&tags);
+    assert_eq!(world.expect_replies(&tags), Ok(()));
+    assert_eq!(world.judge(&[A, B]), Ok(()));
+}
+
+#[test]
+fn writes_before_an_epoch_are_held_or_come_again() {
+    writes_before_an_epoch::<Hermes>();
+    writes_before_an_epoch::<Craq>();
 }
