@@ -9,7 +9,7 @@ use super::epoch::Epoch;
 use super::reads::{Read, Reads};
 use crate::protocol::Request;
 
-/// Writes of one worker in progress, and reads that wait; more are refused.
+/// Writes of one worker in progress; more are refused. As many reads may wait.
 pub const REQUESTS_MAX: usize = 8_192;
 /// Bytes of their commands.
 const BYTES_MAX: usize = 64 << 20;
@@ -20,6 +20,8 @@ const RESEND: Nanos = Nanos::from_millis(10);
 const DOUBLINGS_MAX: u32 = 5;
 /// The time that a byte of a command in progress may take: a slow link repeats all of them late.
 const BYTE: Nanos = Nanos(64);
+/// The time of all of them, at most.
+const PAUSE_MAX: Nanos = Nanos::from_millis(200);
 
 #[derive(Debug, Default)]
 pub struct Requests {
@@ -143,7 +145,7 @@ impl Requests {
             .take(max)
             .collect();
         let new: Vec<u64> = self.writes.range(self.unsent..).map(|(&id, _)| id).collect();
-        let pause = Nanos(BYTE.0 * self.bytes as u64);
+        let pause = Nanos(BYTE.0 * self.bytes as u64).min(PAUSE_MAX);
         for id in again.into_iter().chain(new) {
             let Some(write) = self.writes.get_mut(&id) else { continue };
             bytes += write.command.body.len();
@@ -163,6 +165,13 @@ impl Requests {
             sent.push(Numbered { number: write.number, key, command });
         }
         sent
+    }
+
+    /// The leader was given up for a while: what was sent may be lost.
+    pub fn send_again(&mut self) {
+        for write in self.writes.values_mut() {
+            (write.resend_at, write.resends) = (Nanos::ZERO, 0);
+        }
     }
 
     fn begin(&mut self, epoch: Epoch) {

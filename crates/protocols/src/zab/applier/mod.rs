@@ -282,6 +282,7 @@ impl Applier {
         self.expose(view.committed);
         if view.leader != self.view.leader || view.epoch != self.view.epoch {
             self.executing.clear(cx, view.epoch);
+            self.requests.send_again();
             // They came before the node knew how much was committed.
             let needs = self.exposed();
             self.requests.raise_needs(needs);

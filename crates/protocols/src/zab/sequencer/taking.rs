@@ -35,6 +35,9 @@ impl Sequencer {
     ) {
         let Role::Leading(leading) = &mut self.role else { return };
         let stands = leading.phase == Phase::Broadcast && leading.epoch == epoch;
+        if !stands || stream.node != from.node {
+            return;
+        }
         // Its beats may wait behind its writes.
         if let Some(follower) = leading.followers.get_mut(&from.node)
             && follower.amnesia == from.amnesia
@@ -42,9 +45,6 @@ impl Sequencer {
             follower.heard_at = cx.now;
         }
         let from = from.node;
-        if !stands || stream.node != from {
-            return;
-        }
         if number == OF_NO_CLIENT {
             // The worker asks again.
             if from == self.me && !self.is_full() {
