@@ -318,7 +318,10 @@ impl Group {
             return if begins { Draft::Fine } else { Draft::Lost };
         };
         let Some(value) = value else { return self.write(cx, choice, None) };
-        if value.is_active() && value.members().iter().any(|one| self.is_elsewhere(cx, one.node)) {
+        let stays = |member: &GroupMember| choice.members.contains(member);
+        let mut out = value.members().iter().filter(|one| !stays(one)).peekable();
+        let is_due = out.peek().is_none() || out.any(|one| !self.is_elsewhere(cx, one.node));
+        if value.is_active() && !is_due {
             return Draft::Fine;
         }
         match (choice.members == value.members(), value.phase) {
@@ -347,9 +350,9 @@ impl Group {
         })
     }
 
-    /// True for a node that others hear, and this one does not. They decide about it: two members
-    /// that do not hear each other would leave each other out in turns. If writes stall, one of
-    /// them is accused.
+    /// True for a node that others hear, and this one does not. They decide about it, unless others
+    /// have to leave: two members that do not hear each other would leave each other out in turns.
+    /// If writes stall, one of them is accused.
     fn is_elsewhere(&self, cx: &Cx<'_>, node: NodeId) -> bool {
         let is_accused = || self.accusations.keys().any(|&(_, accused)| accused == node);
         cx.peers.is_silent(node, cx.now)
