@@ -67,6 +67,8 @@ pub struct DataDir {
     directory: File,
     identity: Option<Saved>,
     is_poisoned: bool,
+    // One copy has a change that both must have.
+    owes_copy: bool,
 }
 
 #[derive(Debug)]
@@ -107,7 +109,7 @@ impl DataDir {
             }
         }
         let path = path.to_owned();
-        Ok(DataDir { path, node, directory, identity, is_poisoned: false })
+        Ok(DataDir { path, node, directory, identity, is_poisoned: false, owes_copy: false })
     }
 
     #[must_use]
@@ -241,14 +243,17 @@ impl DataDir {
         let fixed =
             |it: &Identity| (it.node, it.binding, it.incarnation, it.amnesia, it.durability);
         assert_eq!(fixed(before), fixed(&next), "an update must leave these alone");
-        if next == *before && !self.is_poisoned {
+        if next == *before && !self.is_poisoned && !self.owes_copy {
             return Ok(());
         }
         // Both copies: a pledge or a group's promise must not be forgotten with one of them.
         if next.running != before.running || next.groups != before.groups {
+            self.owes_copy = true;
             self.save(next.clone())?;
         }
-        self.save(next)
+        self.save(next)?;
+        self.owes_copy = false;
+        Ok(())
     }
 
     fn known(&self) -> &Identity {
@@ -322,7 +327,8 @@ pub fn reset(path: &Path, node: NodeId, now_unix: Millis) -> Result<(), DataDirE
         Err(error) => return Err(error),
     };
     let identity = Some(saved);
-    let mut dir = DataDir { path: path.to_owned(), node, directory, identity, is_poisoned: false };
+    let (path_owned, is_poisoned, owes_copy) = (path.to_owned(), false, false);
+    let mut dir = DataDir { path: path_owned, node, directory, identity, is_poisoned, owes_copy };
     let lost = lost.next_amnesia().ok_or_else(exhausted)?;
     let blank = Identity {
         cluster: None,
@@ -500,7 +506,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::identity::SavedClock;
+    use crate::identity::{GroupRecord, SavedClock};
 
     /// A file system that copies on write needs room for each change.
     #[test]
@@ -514,6 +520,7 @@ mod tests {
             directory: File::open("/").expect("it is there"),
             identity: Some(saved),
             is_poisoned: false,
+            owes_copy: false,
         };
         for _ in 0..2 {
             let error = dir.update(|it| it.standing = Standing::Uncertain).expect_err("it is full");
@@ -543,6 +550,26 @@ mod tests {
         let dir = DataDir::open(&path, NodeId(7)).expect("it is ours");
         assert!(!dir.is_damaged());
         assert_eq!(dir.identity(), Some(&Identity { clocks, ..before }));
+        fs::remove_dir_all(&path).expect("it is ours");
+    }
+
+    /// A promise must not be told while one copy has it alone, though the first write has succeeded.
+    #[test]
+    fn promise_is_in_both_copies_before_it_counts_as_saved() {
+        let path = scratch("copies");
+        let mut dir = DataDir::open(&path, NodeId(7)).expect("it is new");
+        dir.start(Durability::Disk).expect("it starts");
+        let sequence = |dir: &DataDir| dir.identity.as_ref().map_or(0, |saved| saved.sequence);
+        let groups = vec![GroupRecord { index: 1, bytes: vec![1] }];
+        let before = sequence(&dir);
+        dir.update(|identity| identity.groups = groups.clone()).expect("there is room");
+        assert_eq!(sequence(&dir), before + 2);
+        // The second of two writes has found no room.
+        dir.owes_copy = true;
+        dir.update(|identity| identity.groups = groups.clone()).expect("there is room");
+        assert_eq!(sequence(&dir), before + 3);
+        dir.update(|identity| identity.groups = groups.clone()).expect("there is room");
+        assert_eq!(sequence(&dir), before + 3, "both copies have it");
         fs::remove_dir_all(&path).expect("it is ours");
     }
 

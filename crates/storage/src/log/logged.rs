@@ -199,13 +199,13 @@ impl LogState {
     }
 }
 
-/// The records of an engine, for a protocol.
 /// The same on all media with rings of this length.
 fn record_len_max(engine: &Engine) -> usize {
     let fits = engine.batch_len_max() - BATCH_HEAD_LEN - RECORD_HEAD_LEN;
     fits.min((engine.ring() * SECTOR as u64 / RECORDS_PER_RING) as usize)
 }
 
+/// The records of an engine, for a protocol.
 fn image(engine: &Engine) -> LogImage {
     LogImage {
         first: engine.first(),
