@@ -186,6 +186,7 @@ impl Abd {
         let Some(op) = self.ops.get_mut(id) else { return };
         let acks = op.answers.holders(cx.replicas);
         op.phase = Phase::Store { register: op.answers.newest().clone(), acks };
+        op.is_patient = false;
         self.begin_phase(cx, id);
     }
 

@@ -174,7 +174,8 @@ impl Craq {
         let &Pend { since, has_next, .. } = pend;
         let register = super::register_of(cx, key);
         super::hand_on_again(cx, key, register, has_next);
-        if !has_next {
+        // It may have fallen silent since.
+        if !has_next || self.heard_at + super::stall(cx) <= cx.now {
             self.look_stalled(cx, since);
         }
     }

@@ -475,8 +475,8 @@ impl Craq {
         }
         self.heard_at = cx.now;
         let is_held = matches!(held(cx, key), Held::Dirty(held) if held == version);
-        if let Some((_, has_next)) = self.stalled.get_mut(key).filter(|_| is_held) {
-            *has_next = true;
+        if is_held && (self.stalled.len() < REQUESTS_MAX || self.stalled.contains_key(key)) {
+            self.stalled.entry(key.clone()).or_insert((cx.now, true)).1 = true;
         }
         let pend = self.lanes.get_mut(key).and_then(|lane| lane.pend.as_mut());
         if let Some(pend) = pend.filter(|pend| pend.version == version) {
