@@ -164,23 +164,36 @@ pub(crate) fn warnings(groups: &[Group]) -> Vec<String> {
 }
 
 impl Order {
-    fn understood(&self) -> Result<GroupOrder, String> {
-        let (decree, words) = match &self.keep {
+    fn understood(&self, keeps_partial: bool) -> Result<GroupOrder, String> {
+        let (decree, word) = match &self.keep {
             Some(Keep { node, image }) => {
-                let image = read_image(image)?;
-                (Decree::Image { node: NodeId(*node), image }, &[KEEP_WORD, KEEP_PARTIAL_WORD][..])
+                let decree = Decree::Image { node: NodeId(*node), image: read_image(image)? };
+                (decree, if keeps_partial { KEEP_PARTIAL_WORD } else { KEEP_WORD })
             }
-            None => (Decree::Empty, &[EMPTY_WORD][..]),
+            None => (Decree::Empty, EMPTY_WORD),
         };
-        if !words.contains(&self.confirm.as_str()) {
-            return Err(format!("this order loses data: confirm it by {}", words.join(" or ")));
+        if self.confirm != word {
+            return Err(format!("this order loses data: confirm it by {word:?}"));
         }
         Ok(GroupOrder { database: Database(self.database), epoch: Epoch(self.epoch), decree })
     }
 
+    /// True if the data to be kept lack keys, as far as this node knows.
+    fn keeps_partial(&self, facts: &dyn Facts) -> bool {
+        let groups = Group::all(facts, &facts.status());
+        let group = groups.iter().find(|group| group.database == self.database);
+        let images = group.into_iter().flat_map(|group| &group.images);
+        let is_it = |image: &&Image| {
+            self.keep
+                .as_ref()
+                .is_some_and(|keep| (keep.node, &keep.image) == (image.node, &image.image))
+        };
+        images.filter(is_it).any(|image| is_partial(&image.content))
+    }
+
     /// Carries the order out. Blocks until its outcome is known.
     pub(crate) fn give(&self, facts: &dyn Facts) -> Result<Epoch, Refused> {
-        let order = self.understood().map_err(Refused::Malformed)?;
+        let order = self.understood(self.keeps_partial(facts)).map_err(Refused::Malformed)?;
         facts.order_group(order).map_err(Refused::NotNow)
     }
 }
@@ -248,13 +261,18 @@ mod tests {
     fn orders_need_the_word_of_what_they_lose() {
         let keep = Some(Keep { node: 2, image: "00000000000000ff".into() });
         let order = |keep, confirm: &str| {
-            Order { database: 1, epoch: 7, keep, confirm: confirm.into() }.understood()
+            Order { database: 1, epoch: 7, keep, confirm: confirm.into() }.understood(false)
         };
         let (database, epoch) = (Database(1), Epoch(7));
         let decree = Decree::Image { node: NodeId(2), image: ImageId(255) };
         let expected = Ok(GroupOrder { database, epoch, decree });
         assert_eq!(order(keep.clone(), KEEP_WORD), expected);
-        assert_eq!(order(keep.clone(), KEEP_PARTIAL_WORD), expected);
+        let partial = |confirm: &str| {
+            let keep = keep.clone();
+            Order { database: 1, epoch: 7, keep, confirm: confirm.into() }.understood(true)
+        };
+        assert_eq!(partial(KEEP_PARTIAL_WORD), expected);
+        assert!(partial(KEEP_WORD).is_err());
         let expected = Ok(GroupOrder { database, epoch, decree: Decree::Empty });
         assert_eq!(order(None, EMPTY_WORD), expected);
         assert!(order(None, KEEP_WORD).is_err());

@@ -138,7 +138,7 @@ pub(super) const ROWS: &[Row] = &[
     gauge(&["entries_waiting"], "debug_log_entries_waiting", "Entries of zab's log that are not applied"),
     gauge(&["leads"], "log_leaders", "Databases of zab that this node leads"),
     // Groups of configured databases.
-    gauge(&["requests_parked"], "group_requests_parked", "Requests that wait for a group's next epoch or lease"),
+    gauge(&["requests_parked"], "group_requests_parked", "Requests that wait for a group's next epoch or lease, or behind one that is passed on"),
     gauge(&["requests_passed_on"], "group_requests_passed_on", "Requests that full members run for this node now"),
     gauge(&["messages_held"], "group_messages_held", "Messages of epochs that have not begun here"),
     gauge(&["copies_in_progress"], "group_copies_in_progress", "Copies of groups that this node's workers take from full members"),
