@@ -231,8 +231,8 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// Discards a shard whose stored records are intact but too old. It is forgotten, as if
-    /// damaged, with the register that showed it.
+    /// Discards a shard whose stored records are intact, but too old or of an unknown form. It is
+    /// forgotten, as if damaged, with the register that showed it.
     pub(crate) fn disown(&mut self, shared: &mut WorkerState, shard: Shard, key: Option<&Key>) {
         sometimes!("a shard is disowned");
         let state = &mut shared.stores[self.store];

@@ -66,7 +66,7 @@ use state::explanations::Explanations;
 use state::gate::Gate;
 use state::link::Link;
 use state::listings::Listings;
-use state::parked::{Parked, place};
+use state::parked::{Admitted, Parked, place};
 use state::passing::Passing;
 
 /// Timers of the frame count down from here; those of the protocol are below.
@@ -338,7 +338,11 @@ impl<P: Member> Configured<P> {
         if !self.parked.has(request.tag) && self.answer_uncommitted(cx, &mut request) {
             return;
         }
-        let Some(mut request) = self.parked.admit(request) else { return };
+        let mut request = match self.parked.admit(request) {
+            Admitted::Now(request) => request,
+            Admitted::Kept => return,
+            Admitted::Refused(request) => return cx.fx.reply(request.tag, Outcome::NoQuorum),
+        };
         let turn = self.parked.has(request.tag).then(|| (request.tag, place(&request)));
         if request.asked_at + self.env.request_timeout <= cx.now {
             cx.fx.reply(request.tag, Outcome::NoQuorum);

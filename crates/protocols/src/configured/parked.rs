@@ -5,25 +5,21 @@
 use base::Nanos;
 use types::{Outcome, Tag};
 
-use super::state::parked::place;
 use super::{Configured, Cx, Member, PARKED_DUE};
 use crate::protocol::Request;
 use crate::request::PutAside;
 use crate::toolkit::lanes::Place;
 
-/// Requests that wait; more end at once without effect.
-const PARKED_MAX: usize = 1 << 16;
 /// When a request that found no lease or no member is tried again.
 const RETRY: Nanos = Nanos::from_millis(10);
-/// So many more requests that wait make it as long again: a retry is work for each of them.
+/// So many more sessions and keys make it as long again: a retry is work for each of them.
 const RETRIED_AT_ONCE: u64 = 256;
 
 impl<P: Member> Configured<P> {
     /// Keeps a request until the next epoch begins or its time is over.
     pub(super) fn park(&mut self, cx: &mut Cx<'_, P>, request: Request) {
-        if self.parked.len() >= PARKED_MAX {
-            cx.fx.reply(request.tag, Outcome::NoQuorum);
-            return self.end_turn(cx, request.tag, &place(&request));
+        if !self.parked.has(request.tag) && !self.parked.has_room() {
+            return cx.fx.reply(request.tag, Outcome::NoQuorum);
         }
         let deadline = request.asked_at + self.env.request_timeout;
         self.parked.keep(request);
@@ -67,7 +63,7 @@ impl<P: Member> Configured<P> {
 
     /// Calls [`Configured::on_parked_due`] for requests and listings that wait.
     pub(super) fn plan_retry(&mut self, cx: &mut Cx<'_, P>) {
-        let factor = 1 + self.parked.len() as u64 / RETRIED_AT_ONCE;
+        let factor = 1 + self.parked.lanes() as u64 / RETRIED_AT_ONCE;
         self.plan_parked(cx, cx.now + Nanos(RETRY.0 * factor));
     }
 }

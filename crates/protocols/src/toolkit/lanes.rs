@@ -178,12 +178,6 @@ impl<T> Behind<T> {
         }
         next
     }
-
-    /// True while a request is under way.
-    #[must_use]
-    pub fn has(&self, place: &Place) -> bool {
-        self.by_place.contains_key(place)
-    }
 }
 
 #[cfg(test)]
@@ -235,7 +229,7 @@ mod tests {
         assert_eq!([4, 5].map(|it| behind.wait(&place(1, b"k"), it)), [None; 2]);
         assert_eq!((behind.next(&place(1, b"k")), behind.waiting()), (Some(4), 1));
         assert_eq!(behind.next(&place(1, b"k")), Some(5));
-        assert!(behind.has(&place(1, b"k")), "it is under way");
+        assert!(!behind.is_empty(), "it is under way");
         assert_eq!(behind.next(&place(1, b"k")), None);
         assert!(behind.is_empty());
     }

@@ -10,7 +10,7 @@ use protocols::{Leases, NoLeases};
 use storage::data_dir::DataDirError;
 use storage::identity::GroupRecord;
 use types::wire::Wire as _;
-use types::{Database, Epoch};
+use types::{Database, Epoch, Outcome};
 
 use super::Control;
 use super::full_disk::IdentityWrite;
@@ -49,20 +49,20 @@ fn records(saved: Vec<GroupRecord>) -> Result<Vec<Saved>, String> {
     saved.into_iter().map(read).collect()
 }
 
-/// The effects that wait for a record, and the reports that do not.
+/// The effects that wait for a record, and those that do not.
 ///
-/// Messages and operations on the register count as lost: many would gather, and an operator's
-/// order must not take effect long after it was given.
-fn held_back(effects: Vec<GroupEffect>) -> (Vec<GroupEffect>, Vec<Report>) {
-    let (mut held, mut reports) = (Vec::new(), Vec::new());
+/// Messages count as lost: many would gather. Operations on the register end as unknown: an
+/// operator's order must not take effect long after it was given.
+fn held_back(effects: Vec<GroupEffect>) -> (Vec<GroupEffect>, Vec<GroupEffect>) {
+    let (mut held, mut now) = (Vec::new(), Vec::new());
     for effect in effects {
         match effect {
-            GroupEffect::Send { .. } | GroupEffect::Register { .. } => {}
+            GroupEffect::Send { .. } => {}
             GroupEffect::Persist { .. } | GroupEffect::Workers { .. } => held.push(effect),
-            GroupEffect::Report(report) => reports.push(report),
+            GroupEffect::Register { .. } | GroupEffect::Report(_) => now.push(effect),
         }
     }
-    (held, reports)
+    (held, now)
 }
 
 impl Control {
@@ -133,9 +133,17 @@ impl Control {
         while !self.group_effects.is_empty() {
             if self.full_disk.holds_groups(self.node_status.clocks.now()) {
                 let effects = std::mem::take(&mut self.group_effects);
-                let (held, reports) = held_back(effects);
+                let (held, now) = held_back(effects);
                 self.group_effects = held;
-                reports.iter().for_each(|report| self.report_group(report));
+                for effect in now {
+                    match effect {
+                        GroupEffect::Register { group, token, .. } => {
+                            let outcome = Outcome::Unknown;
+                            self.mailbox.send(ControlMail::Register { group, token, outcome });
+                        }
+                        effect => self.carry_out_group(effect)?,
+                    }
+                }
                 return Ok(());
             }
             let effects = std::mem::take(&mut self.group_effects);
@@ -277,11 +285,11 @@ mod tests {
         let found = Report::Found { group };
         let effects = vec![
             GroupEffect::Register { group, token: 1, command },
-            GroupEffect::Report(found.clone()),
+            GroupEffect::Report(found),
             persist,
         ];
-        let (held, reports) = held_back(effects);
+        let (held, now) = held_back(effects);
         assert!(matches!(held[..], [GroupEffect::Persist { .. }]));
-        assert_eq!(reports, [found]);
+        assert!(matches!(now[..], [GroupEffect::Register { .. }, GroupEffect::Report(_)]));
     }
 }

@@ -10,6 +10,9 @@ use types::Tag;
 use crate::protocol::Request;
 use crate::toolkit::lanes::Place;
 
+/// Requests that are kept; more end at once without effect.
+const PARKED_MAX: usize = 1 << 16;
+
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     /// By number. `None`: it is under way to another node, or comes again soon.
@@ -23,6 +26,14 @@ pub(crate) struct Parked {
     len: usize,
     /// When to try the parked ones again or to give them up.
     pub(crate) due: Option<Nanos>,
+}
+
+/// The fate of a request that comes.
+#[derive(Debug)]
+pub(crate) enum Admitted {
+    Now(Request),
+    Kept,
+    Refused(Request),
 }
 
 pub(crate) fn place(request: &Request) -> Place {
@@ -43,23 +54,36 @@ impl Parked {
     }
 
     /// Takes note of a request that comes, be it for the first time or again. Keeps it unless it is
-    /// the first of its lane.
-    pub(crate) fn admit(&mut self, request: Request) -> Option<Request> {
+    /// the first of its lane, or there is no room for another one.
+    pub(crate) fn admit(&mut self, request: Request) -> Admitted {
         if self.numbers.is_empty() {
-            return Some(request);
+            return Admitted::Now(request);
         }
         let place = place(&request);
         if !self.lanes.contains_key(&place) {
-            return Some(request);
+            return Admitted::Now(request);
+        }
+        if !self.has(request.tag) && !self.has_room() {
+            return Admitted::Refused(request);
         }
         let number = self.number(&request);
         let lane = self.lanes.entry(place).or_default();
         if lane.first_key_value().is_none_or(|(&first, _)| first == number) {
-            return Some(request);
+            return Admitted::Now(request);
         }
         lane.insert(number, Some(request));
         self.len += 1;
-        None
+        Admitted::Kept
+    }
+
+    /// True if one more may be kept. Those that were admitted always are.
+    pub(crate) fn has_room(&self) -> bool {
+        self.len < PARKED_MAX
+    }
+
+    /// The lanes of all requests.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.len()
     }
 
     /// Keeps a request that came, until it is taken again.
@@ -138,7 +162,7 @@ mod tests {
     }
 
     fn come(parked: &mut Parked, tag: u64) -> bool {
-        parked.admit(request(tag)).is_some()
+        matches!(parked.admit(request(tag)), Admitted::Now(_))
     }
 
     /// A released request comes while an earlier one is on its way, and that one comes back.
@@ -164,6 +188,16 @@ mod tests {
         assert!(parked.end(Tag(5), &lane).is_none());
         assert_eq!((parked.is_empty(), parked.len()), (true, 0));
         assert!(come(&mut parked, 6) && parked.is_empty(), "it is not noted");
+    }
+
+    #[test]
+    fn newcomers_find_no_room_but_those_that_are_known_do() {
+        let mut parked = Parked::default();
+        parked.send(&request(0));
+        (1..=PARKED_MAX as u64).for_each(|tag| assert!(!come(&mut parked, tag)));
+        assert!(matches!(parked.admit(request(u64::MAX)), Admitted::Refused(_)));
+        parked.keep(request(0));
+        assert_eq!((parked.lanes(), parked.len()), (1, PARKED_MAX + 1));
     }
 
     #[test]
