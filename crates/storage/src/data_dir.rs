@@ -553,7 +553,7 @@ mod tests {
         fs::remove_dir_all(&path).expect("it is ours");
     }
 
-    /// A promise must not be told while one copy has it alone, though the first write has succeeded.
+    /// A promise must not be told while one copy has it alone, though one write has succeeded.
     #[test]
     fn promise_is_in_both_copies_before_it_counts_as_saved() {
         let path = scratch("copies");

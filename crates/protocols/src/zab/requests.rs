@@ -167,7 +167,7 @@ impl Requests {
         sent
     }
 
-    /// The leader was given up for a while: what was sent may be lost.
+    /// The leader was given up for a while: writes that were sent may be lost.
     pub fn send_again(&mut self) {
         for write in self.writes.values_mut() {
             (write.resend_at, write.resends) = (Nanos::ZERO, 0);
