@@ -194,6 +194,20 @@ base::mutations! {
     AcksOutliveEpoch = "hermes-acks-outlive-epoch",
     /// A read-modify-write is replayed though its coordinator is a member.
     ReplayLiveRmw = "hermes-replay-live-rmw",
+    /// A member without a register takes versions of any era.
+    TakeLate = "hermes-take-late",
+    /// A tombstone is removed once one member has answered.
+    BuryUnraised = "hermes-bury-unraised",
+    /// A member lets a tombstone be removed whatever it holds.
+    RaiseAnyHeld = "hermes-raise-any-held",
+    /// Tombstones are removed while a shadow copies.
+    CollectBesideCopy = "hermes-collect-beside-copy",
+    /// A plain write is acknowledged beside a version of a later life.
+    AckEarlierLife = "hermes-ack-earlier-life",
+    /// A plain write below a version of a later life counts as ordered before it.
+    EndEarlierLife = "hermes-end-earlier-life",
+    /// A plain write that comes too late counts as ordered before a deletion.
+    StaleEndsWell = "hermes-stale-ends-well",
     /// A write is validated without the shadows.
     AcksWithoutShadows = "hermes-acks-without-shadows",
     /// A local read answers from a register that is not valid.

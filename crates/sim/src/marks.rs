@@ -27,6 +27,8 @@ pub const MARKS: &[(&str, &str)] = &[
     ("abd", "no message of abd is sent again to a slow replica"),
     ("abd", "registers of deleted keys are removed at all replicas"),
     ("craq", "the register of a deleted key is removed"),
+    ("hermes", "a version of an earlier life is refused"),
+    ("hermes", "members remove the register of a deleted key"),
     ("groups", "a copy of a passed request comes"),
     ("groups", "a message comes before its epoch"),
     ("groups", "a page of a copy is asked for again"),
@@ -98,7 +100,7 @@ pub fn missed(protocol: &str, reached: &[&str]) -> Vec<&'static str> {
     let applies = |whose: &str| match whose {
         "media faults" => false,
         "rmwpaxos" | "transactions" => protocol == "rmwpaxos",
-        "abd" | "craq" => protocol == whose,
+        "abd" | "craq" | "hermes" => protocol == whose,
         "groups" => registry::find(protocol).is_some_and(|it| it.properties.needs_config),
         _ => true,
     };

@@ -14,7 +14,7 @@ use protocols::rmwpaxos::{CoreAlone, RmwPaxos};
 use protocols::zab::Zab;
 use sim::explore::{Budget, WorldPlan, explore, is_livable, worlds};
 
-const STATES_MAX: u64 = 300_000;
+const STATES_MAX: u64 = 400_000;
 
 fn holds<P: Protocol + Debug>(is_wanted: impl Fn(&WorldPlan) -> bool) {
     let mut explored = 0;

@@ -1,5 +1,6 @@
 //! Groups whose members' media are damaged.
 
+use checker::model::kv::KvInput;
 use protocols::Protocol;
 use protocols::configured::Configured;
 use protocols::craq::Craq;
@@ -78,6 +79,27 @@ fn hermes_without_a_whole_copy_stands_still() {
 #[test]
 fn craq_without_a_whole_copy_stands_still() {
     group_without_a_whole_copy_serves_no_more::<Configured<Craq>>();
+}
+
+#[test]
+fn deleted_keys_of_hermes_leave_the_media() {
+    let mut it = Scenario::<Configured<Hermes>>::new(3, Durability::Disk);
+    serves(&mut it);
+    let keys: Vec<String> = (0..30).map(|number| format!("key-{number}")).collect();
+    for (node, key) in (1..=3).cycle().zip(&keys) {
+        let write = it.write(node, key, "a");
+        assert!(matches!(it.settle(write), Ended::Returned(_)));
+        let delete = it.ask(node % 3 + 1, key, KvInput::Del);
+        assert!(matches!(it.settle(delete), Ended::Returned(_)));
+    }
+    let write = it.write(1, KEY, "a");
+    assert!(matches!(it.settle(write), Ended::Returned(_)));
+    it.run_until(|it| it.world().is_idle());
+    it.run_for_millis(50);
+    for node in 1..=3 {
+        assert!(keys.iter().all(|key| !it.damage(node, key)), "a register is left at {node}");
+        assert!(it.damage(node, KEY), "a value is gone from {node}");
+    }
 }
 
 fn damaged(protocol: &str, seeds: u64) -> sim::CampaignReport {

@@ -2,11 +2,11 @@
 
 use types::{Access, Key, NodeId, Outcome};
 
+use super::collection::goes_on;
 use super::lane::{Asked, Lane, Origin, Pend, Waiting};
 use super::message::Message;
 use super::register::Register;
-use super::version::Version;
-use super::{Cx, Hermes, PATIENCE, RESEND_FIRST, RESEND_MAX};
+use super::{Cx, Hermes, PATIENCE, RESEND_FIRST, RESEND_MAX, held_version};
 use base::Nanos;
 
 use crate::configured::{Configured, given_up};
@@ -16,7 +16,7 @@ use crate::register_cache::CachedRegister;
 use crate::replicas::{Places, place};
 use crate::toolkit::acks::Numbered;
 use crate::toolkit::asks::Outstanding;
-use crate::toolkit::content::{Content, Effect};
+use crate::toolkit::content::Effect;
 
 /// Requests in progress or waiting.
 const REQUESTS_MAX: usize = 65_536;
@@ -61,10 +61,7 @@ impl Hermes {
     /// the lease. [HERMES 3.2, coordinator]
     fn begin(&mut self, cx: &mut Cx<'_, '_>, key: &Key, waiting: Waiting) -> bool {
         let Request { tag, command, .. } = &waiting.request;
-        let (version, found) = match cx.cache.get(key) {
-            CachedRegister::Present(register) => (register.version, register.content.clone()),
-            CachedRegister::Absent | CachedRegister::Lost => (Version::NONE, Content::DELETED),
-        };
+        let (version, found) = self.base(cx, key);
         let is_rmw = command.access != Access::Write;
         let version = version.next(cx.me().serial, is_rmw);
         let (content, reply) = match found.run(&mut **cx, version, &command.body) {
@@ -88,7 +85,8 @@ impl Hermes {
 
     /// Replaces the register.
     pub(super) fn store(&mut self, cx: &mut Cx<'_, '_>, key: &Key, register: Register) {
-        self.ends.watch(&**cx, key, &register.content);
+        self.forget_tombstone(cx, key);
+        self.note(cx, key, &register.content);
         cx.cache.put(key, register);
         cx.cache.persist(key);
     }
@@ -204,27 +202,18 @@ impl Hermes {
     }
 
     /// A newer version overwrote the register. A plain write continues, ordered just before it. A
-    /// read-modify-write is retried once the key is valid. A repeated write is left to the newer
-    /// one.
+    /// read-modify-write is retried once the key is valid, and so is a write of an earlier life. A
+    /// repeated write is left to the newer one.
     pub(super) fn on_superseded(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        let held = held_version(cx, key);
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        let goes_on = |pend: &Pend| !pend.register.version.is_rmw() && pend.origin.is_some();
-        if lane.pend.as_ref().is_some_and(goes_on) {
+        if lane.pend.as_ref().is_some_and(|pend| goes_on(pend, held)) {
             return;
         }
-        let pend = lane.pend.take();
-        if let Some(pend) = &pend {
-            self.asks.end(pend.number);
-        }
-        if let Some(Pend { origin: Some(origin), .. }) = pend {
-            if mutation::is(Mutation::AbortOnHigher) {
-                cx.fx.reply(origin.waiting.request.tag, Outcome::NoQuorum);
-            } else {
-                lane.waiting.push_front(Waiting { is_tried: true, ..origin.waiting });
-                self.waiting_count += 1;
-            }
-        }
         lane.act_at = cx.now + PATIENCE;
+        if let Some(pend) = lane.pend.take() {
+            self.give_back(cx, key, pend);
+        }
         self.lanes.plan(cx.cache, key);
     }
 

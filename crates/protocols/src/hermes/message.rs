@@ -3,14 +3,14 @@
 use types::{Key, Shard};
 
 use super::register::Register;
-use super::version::Version;
+use super::version::{Era, Version};
 use crate::protocol;
 use crate::protocol::Touches;
 use crate::toolkit::acks::Numbered;
 use crate::toolkit::asks::Ask;
 use crate::toolkit::fields::{wire_enum, wire_fields};
 
-wire_fields!(Register, Version);
+wire_fields!(Register, Version, Era);
 
 wire_enum! {
     #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +28,14 @@ wire_enum! {
         5: Nudge { key: Key, version: Version },
         /// To this node itself: look after this key, for which no request waits.
         6: Look { key: Key },
+        /// The version is of an earlier life: this era has begun, and the key has no register here.
+        7: Stale { key: Key, version: Version, era: Era },
+        /// Begin this era. Do you hold this tombstone, or no register?
+        8: Raise { key: Key, version: Version, era: Era },
+        /// Yes, and the era has begun.
+        9: Raised { key: Key, version: Version },
+        /// Every member has said so: remove this tombstone.
+        10: Bury { key: Key, version: Version },
     }
 }
 
@@ -41,8 +49,13 @@ impl protocol::Message for Message {
             Message::Invalidate { key, .. }
             | Message::Validate { key, .. }
             | Message::Nudge { key, .. }
-            | Message::Look { key } => Touches::Key(key),
-            Message::Ack { .. } | Message::ValidateAsked { .. } => Touches::Nothing,
+            | Message::Look { key }
+            | Message::Stale { key, .. }
+            | Message::Raise { key, .. }
+            | Message::Bury { key, .. } => Touches::Key(key),
+            Message::Ack { .. } | Message::ValidateAsked { .. } | Message::Raised { .. } => {
+                Touches::Nothing
+            }
         }
     }
 
@@ -51,6 +64,7 @@ impl protocol::Message for Message {
             Message::Ack { acks: numbered } | Message::ValidateAsked { asked: numbered } => {
                 Some(numbered.shard)
             }
+            Message::Raised { key, .. } => Some(key.shard()),
             _ => self.touches().shard(),
         }
     }
@@ -58,7 +72,7 @@ impl protocol::Message for Message {
 
 #[cfg(test)]
 mod tests {
-    use types::{Incarnation, Malformed, NodeId, Serial, Ticket, Wire};
+    use types::{Epoch, Incarnation, Malformed, NodeId, Serial, Ticket, Wire};
 
     use super::*;
     use crate::toolkit::acks::Collector;
@@ -68,7 +82,10 @@ mod tests {
     #[test]
     fn messages_round_trip_and_reject_truncation() {
         let key = Key::new(b"k");
-        let version = Version { number: 300, writer: Serial(2), step: 1, stepper: Serial(3) };
+        let era = Era { epoch: Epoch(200), round: 300 };
+        let start = Version::before(era);
+        let version =
+            Version { number: 300, writer: Serial(2), step: 1, stepper: Serial(3), ..start };
         let content = contents(version).swap_remove(2);
         let register = Register { version, content, is_valid: false };
         let stream = Stream { incarnation: Incarnation(3), worker: 1 };
@@ -83,7 +100,11 @@ mod tests {
             Message::ValidateAsked { asked: numbered },
             Message::Validate { key: key.clone(), version },
             Message::Nudge { key: key.clone(), version },
-            Message::Look { key },
+            Message::Look { key: key.clone() },
+            Message::Stale { key: key.clone(), version, era },
+            Message::Raise { key: key.clone(), version, era },
+            Message::Raised { key: key.clone(), version },
+            Message::Bury { key, version },
         ];
         for message in messages {
             let bytes = message.to_bytes();

@@ -17,6 +17,9 @@
 //! | `Invalidate` -> `Invalidate` | the read-modify-write lost against this |
 //! | `ValidateAsked`, `Validate` | every member holds it: read it |
 //! | `Nudge` -> `Validate`, `Invalidate` | has this read-modify-write ended? |
+//! | `Invalidate`, `Nudge` -> `Stale` | the version is of an earlier life of the key |
+//! | `Raise` -> `Raised` | begin an era; do you hold this tombstone? |
+//! | `Bury` | remove this tombstone |
 //!
 //! | their state | here |
 //! |---|---|
@@ -27,14 +30,18 @@
 //! Invariants:
 //! 1. Valid copies of one key at members of one epoch are equal.
 //! 2. A pend is at most its register's version; a read-modify-write's pend equals it.
-//! 3. A register that equals a pend is not valid.
+//! 3. While a write pends, its key is not valid.
 //! 4. A write is answered once every member durably holds it or a newer one.
 //! 5. Of all changes from one value at most one read-modify-write succeeds, and none if a write
 //!    does.
+//! 6. A version of an earlier life is neither validated nor acknowledged beside one of a later.
 //!
 //! **Epochs.** A new epoch voids all acknowledgements: every pend is sent to all members again. A
 //! read-modify-write is replayed by another member only if its coordinator is no member. A plain
 //! write may be replayed by anybody.
+//!
+//! **Deletions.** A tombstone is removed once all members hold it. A later write begins another
+//! *life* of the key, whose versions lie above those of earlier ones (`collection.rs`).
 //!
 //! Departures: versions count read-modify-writes in a number of their own. So a replayed plain
 //! write below a read-modify-write never commits behind it. Writers are serials, not nodes: a
@@ -51,20 +58,26 @@
 //!
 //! Start reading at `Hermes::on`.
 
+mod collection;
 mod coordinator;
 mod lane;
 pub mod message;
 pub mod register;
+mod rounds;
 mod upkeep;
 pub mod version;
 
+use std::collections::BTreeMap;
+
 use base::{Millis, Nanos, checksum};
 use types::explain::Record as Explained;
-use types::{Key, NodeId};
+use types::{Epoch, Key, NodeId, Shard};
 
 use lane::{Asked, Lane, Origin, Pend};
 pub use message::Message;
 pub use register::Register;
+use rounds::Round;
+use version::Era;
 pub use version::Version;
 
 use crate::configured::{Configured, Inside, Member, MemberEvent, given_up};
@@ -74,8 +87,10 @@ use crate::protocol::{Consistency, Context, Env, Properties, Request, Stats};
 use crate::register_cache::{CachedRegister, RegisterCache, Weight};
 use crate::toolkit::acks::{Collected, Collector, Numbered};
 use crate::toolkit::asks::{Ask, Heard, Outstanding};
+use crate::toolkit::burials::Burials;
 use crate::toolkit::ends::Ends;
 use crate::toolkit::lanes::Lanes;
+use crate::toolkit::looks::Looks;
 use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::sweep::Sweep;
 use crate::uptime::Uptime;
@@ -87,6 +102,8 @@ const RESEND_MAX: Nanos = Nanos::from_millis(160);
 const TICK: TimerId = TimerId(0);
 const ENDS: TimerId = TimerId(1);
 const SWEEP: TimerId = TimerId(2);
+const NOTED: TimerId = TimerId(3);
+const ROUNDS: TimerId = TimerId(4);
 
 /// One instance of Hermes.
 #[derive(Debug)]
@@ -104,6 +121,15 @@ pub struct Hermes {
     validated: Collector,
     /// When times to live are over.
     ends: Ends,
+    /// Tombstones, and the rounds that remove them.
+    burials: Burials<Version, Round>,
+    looks: Looks,
+    /// Eras of shards above the first one.
+    eras: BTreeMap<Shard, Era>,
+    /// The epoch in which this process became a full member.
+    full_since: Option<Epoch>,
+    /// Tombstones that rounds of this member have removed.
+    buried: u64,
     sweep: Sweep,
 }
 
@@ -136,6 +162,11 @@ impl Member for Hermes {
             lanes: Lanes::new(TICK),
             waiting_count: 0,
             ends: Ends::new(ENDS),
+            burials: Burials::new(NOTED, ROUNDS),
+            looks: Looks::default(),
+            eras: BTreeMap::new(),
+            full_since: None,
+            buried: 0,
             sweep: Sweep::new(SWEEP),
         }
     }
@@ -145,6 +176,8 @@ impl Member for Hermes {
             MemberEvent::Request(request) => self.on_request(cx, request),
             MemberEvent::Message { from, message } => self.on_message(cx, from, message),
             MemberEvent::Timer(ENDS) => self.on_ends(cx),
+            MemberEvent::Timer(NOTED) => self.on_noted(cx),
+            MemberEvent::Timer(ROUNDS) => self.on_rounds(cx),
             MemberEvent::Timer(SWEEP) => self.sweep.on_timer(&mut **cx, &self.env),
             MemberEvent::Timer(_) => self.on_tick(cx),
             MemberEvent::Copied { key } => self.watch(cx, &key),
@@ -155,12 +188,18 @@ impl Member for Hermes {
         }
         self.lanes.arm(cx.fx);
         self.ends.arm(cx.fx);
+        self.burials.arm(cx.fx);
         self.sweep.plan_if_short(&mut **cx, &mut self.ends);
+        if self.sweep.is_idle() && self.burials.take_short() {
+            let now = cx.now;
+            self.sweep.plan(&mut **cx, now);
+        }
     }
 
     /// Acknowledgements do not outlive their epoch.
     fn install(&mut self, cx: &mut Cx<'_, '_>) {
         self.forget_ranges();
+        self.end_rounds(Some((cx.configuration.epoch, cx.me().role)));
         for key in self.lanes.keys() {
             self.on_epoch(cx, &key);
         }
@@ -195,6 +234,7 @@ impl Member for Hermes {
         self.forget_ranges();
         self.waiting_count = 0;
         self.ends = Ends::new(ENDS);
+        self.end_rounds(None);
         self.sweep.stop();
         untried
     }
@@ -219,10 +259,10 @@ impl Member for Hermes {
     }
 
     fn explain(register: &Register, uptime: &dyn Uptime, unix: Millis) -> Explained {
-        let Version { number, writer, step, stepper } = register.version;
+        let Version { era, number, writer, step, stepper } = register.version;
         let bytes: &[u8] = register.content.value.as_deref().unwrap_or_default();
         Explained {
-            round: format!("{number}.{writer:?}.{step}.{stepper:?}"),
+            round: format!("{}.{}.{number}.{writer:?}.{step}.{stepper:?}", era.epoch.0, era.round),
             version: number,
             is_tombstone: register.content.is_empty(),
             value_len: bytes.len(),
@@ -248,8 +288,7 @@ impl Member for Hermes {
             };
             let (pending, held) = (pend.register.version, register.version);
             let is_below = pending < held && !pending.is_rmw();
-            let is_held = pending == held && !register.is_valid;
-            if !is_below && !is_held {
+            if !is_below && pending != held || register.is_valid {
                 return Err(Violation(format!("hermes: {key:?} pends {pend:?} on {register:?}")));
             }
         }
@@ -257,13 +296,16 @@ impl Member for Hermes {
     }
 
     fn is_idle(&self) -> bool {
-        self.lanes.is_empty() && self.sweep.is_idle()
+        self.lanes.is_empty() && self.burials.is_empty() && self.sweep.is_idle()
     }
 
     fn stats(&self, stats: &mut Stats) {
         let pends = self.lanes.iter().filter(|(_, lane)| lane.pend.is_some()).count();
         stats.add("operations_in_progress", pends as u64);
         stats.add("operations_waiting", self.waiting_count as u64);
+        let in_rounds: usize = self.burials.rounds().map(|round| round.batch.len()).sum();
+        stats.add("tombstones", (self.burials.len() + in_rounds) as u64);
+        stats.add("tombstones_collected", self.buried);
     }
 }
 
@@ -280,6 +322,12 @@ impl Hermes {
             Message::Nudge { key, version } => self.on_nudge(cx, from, key, version),
             Message::Look { key } if from == cx.replicas.me() => self.on_look(cx, &key),
             Message::Look { .. } => {}
+            Message::Stale { key, version, era } => self.on_stale(cx, &key, (version, era)),
+            Message::Raise { key, version, era } => {
+                self.on_raise(cx, from, &key, (version, era));
+            }
+            Message::Raised { key, version } => self.on_raised(cx, from, &key, version),
+            Message::Bury { key, version } => self.on_bury(cx, &key, version),
         }
     }
 
@@ -293,11 +341,17 @@ impl Hermes {
     ) {
         let held = held_version(cx, key);
         let version = invalid.version;
+        if self.refuses(cx, from, key, version) {
+            return;
+        }
+        let is_earlier = held.era > version.era && !mutation::is(Mutation::AckEarlierLife);
         if version > held {
             let invalid = arrive(cx, key, invalid);
             self.store(cx, key, Register { is_valid: false, ..invalid });
             self.on_superseded(cx, key);
-        } else if version < held && version.is_rmw() && !mutation::is(Mutation::AckLosingRmw) {
+        } else if is_earlier
+            || version < held && version.is_rmw() && !mutation::is(Mutation::AckLosingRmw)
+        {
             return send_held(cx, from, key);
         }
         let Some(ask) = ask else { return };
@@ -358,6 +412,9 @@ impl Hermes {
 
     /// Another member waits for the end of a read-modify-write of this node.
     fn on_nudge(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, key: Key, version: Version) {
+        if self.refuses(cx, from, &key, version) {
+            return;
+        }
         let CachedRegister::Present(register) = cx.cache.get(&key) else { return };
         let (held, is_valid) = (register.version, register.is_valid);
         if held > version {

@@ -11,7 +11,7 @@ use crate::uptime::Uptime;
 pub struct Register {
     /// Never decreases.
     pub version: Version,
-    /// The version of a deletion stays, or a delayed write would bring the value back.
+    /// The version of a deletion stays until no delayed write can bring the value back.
     pub content: Content<Version>,
     /// Every member holds this version or a newer one durably, so this value may be read.
     pub is_valid: bool,
@@ -41,14 +41,17 @@ impl Wire for Register {
 
 #[cfg(test)]
 mod tests {
-    use types::Serial;
+    use types::{Epoch, Serial};
 
+    use super::super::version::Era;
     use super::*;
     use crate::toolkit::content::tests::contents;
 
     #[test]
     fn registers_come_back_from_their_bytes() {
-        let version = Version { number: 300, writer: Serial(7), step: 200, stepper: Serial(300) };
+        let start = Version::before(Era { epoch: Epoch(9), round: 700 });
+        let version =
+            Version { number: 300, writer: Serial(7), step: 200, stepper: Serial(300), ..start };
         for content in contents(version) {
             for is_valid in [false, true] {
                 let register = Register { version, content: content.clone(), is_valid };

@@ -4,6 +4,7 @@ use types::{Key, Role};
 
 use super::coordinator::is_valid;
 use super::register::Register;
+use super::version::Version;
 use super::{Cx, Hermes, Message};
 use crate::protocol::{Scanned, ScannedRegister};
 use crate::register_cache::CachedRegister;
@@ -13,7 +14,15 @@ impl Hermes {
     /// Notes the end of a register that is new here.
     pub(super) fn watch(&mut self, cx: &Cx<'_, '_>, key: &Key) {
         if let CachedRegister::Present(register) = cx.cache.get(key) {
-            self.ends.watch(&**cx, key, &register.content);
+            self.note(cx, key, &register.content);
+        }
+    }
+
+    /// Watches the end of a value, or notes a tombstone.
+    pub(super) fn note(&mut self, cx: &Cx<'_, '_>, key: &Key, content: &Content<Version>) {
+        self.ends.watch(&**cx, key, content);
+        if content.is_empty() {
+            self.burials.note(key, cx.set, cx.now);
         }
     }
 
@@ -31,7 +40,7 @@ impl Hermes {
         }
         for (key, found) in scanned.records {
             let ScannedRegister::Present(register) = found else { continue };
-            self.ends.watch(&**cx, &key, &register.content);
+            self.note(cx, &key, &register.content);
             if !register.is_valid {
                 cx.send_now(cx.replicas.me(), Message::Look { key });
             }
@@ -39,14 +48,19 @@ impl Hermes {
     }
 
     pub(super) fn on_look(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        self.looks.end(key);
         let CachedRegister::Present(Register { version, content, .. }) = cx.cache.get(key) else {
             return;
         };
         let version = *version;
         let is_over = self.ends.is_over(&**cx, key, content);
         let is_idle = !self.lanes.has(key) && cx.me().role == Role::Full;
+        let is_tombstone = content.is_empty();
         if is_idle && !is_valid(cx, key) {
             self.finish_change(cx, key);
+        }
+        if is_tombstone {
+            return self.on_tombstone(cx, key, is_idle);
         }
         if !is_over {
             return;

@@ -13,6 +13,7 @@ mod forgotten;
 mod full_turns;
 mod groups;
 mod letter;
+mod lives;
 mod mutants;
 mod node;
 mod readiness;

@@ -5,6 +5,7 @@ use super::chains;
 use super::explore::explore;
 use super::forgotten::forgotten_again;
 use super::full_turns;
+use super::lives;
 use super::repeats;
 use super::reviewed;
 use super::schedules as play;
@@ -72,6 +73,13 @@ const CAUGHT: &[(Mutation, Catch)] = &[
     (Mutation::ReadWithoutLease, Catch::Schedule(traps::craq_refusal_of_a_deposed_head)),
     (Mutation::ForgetsEnded, Catch::Schedule(traps::craq_copy_of_a_refused_command)),
     (Mutation::LaterReadsJoin, Catch::Schedule(traps::craq_read_behind_an_earlier_question)),
+    (Mutation::TakeLate, Catch::Schedule(lives::hermes_late_version_after_a_round)),
+    (Mutation::BuryUnraised, Catch::Schedule(lives::hermes_late_version_before_an_era)),
+    (Mutation::RaiseAnyHeld, Catch::Schedule(lives::hermes_write_that_others_finished)),
+    (Mutation::CollectBesideCopy, Catch::Schedule(lives::hermes_deletion_beside_a_copy)),
+    (Mutation::AckEarlierLife, Catch::Schedule(lives::hermes_births_of_two_eras)),
+    (Mutation::EndEarlierLife, Catch::Schedule(lives::hermes_write_below_a_later_life)),
+    (Mutation::StaleEndsWell, Catch::Schedule(lives::hermes_write_on_a_removed_tombstone)),
     (Mutation::AcksWithoutShadows, Catch::Schedule(play::hermes_write_beside_a_copy)),
     (Mutation::RunsCopies, Catch::Hermes(1_000)),
     (Mutation::RunsCopies, Catch::Craq(1_000)),
