@@ -56,13 +56,15 @@ impl Register {
         state: &Arc<State>,
         uptime: &dyn Uptime,
     ) -> Result<(), Stamp> {
+        let next = if mutation::is(Mutation::VoteIsNoPromise) { ballot } else { next };
         if ballot == self.ballot && self.state.is_some() {
+            // The vote may come from a reader's message, which promised no other ballot.
+            self.promised = self.promised.max(next);
             return Ok(());
         }
         if ballot < self.promised && !mutation::is(Mutation::AcceptBelowPromise) {
             return Err(self.promised);
         }
-        let next = if mutation::is(Mutation::VoteIsNoPromise) { ballot } else { next };
         self.promised = self.promised.max(next);
         self.started = self.started_of(state, uptime);
         (self.ballot, self.state) = (ballot, Some(state.clone()));
@@ -173,6 +175,19 @@ pub(super) mod tests {
         assert_eq!(accept(7, 8), (Ok(()), ballot(8)));
         assert_eq!(accept(3, 7), (Err(ballot(8)), ballot(8)), "it is over");
         assert_eq!(register.prepare(ballot(6)), Err(ballot(8)));
+    }
+
+    #[test]
+    fn repeated_vote_promises_the_next_ballot() {
+        let mut register = Register::default();
+        let next = Arc::new(state(1, Some(b"v")));
+        for (then, promised) in [(3, 3), (7, 7), (3, 7), (5, 7)] {
+            let vote = register.accept((ballot(3), ballot(then)), &next, &UPTIME);
+            assert_eq!((vote, register.promised), (Ok(()), ballot(promised)));
+        }
+        assert_eq!(register.prepare(ballot(6)), Err(ballot(7)));
+        assert_eq!(register.accept((ballot(8), ballot(9)), &next, &UPTIME), Ok(()));
+        assert_eq!(register.accept((ballot(3), ballot(99)), &next, &UPTIME), Err(ballot(9)));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod letter;
 mod lives;
 mod mutants;
 mod node;
+mod proposers;
 mod readiness;
 mod repeats;
 mod reviewed;
