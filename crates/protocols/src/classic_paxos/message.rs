@@ -9,7 +9,7 @@ use super::register::Report;
 use crate::toolkit::body::{self, BODY_KINDS, take_bool};
 use crate::toolkit::countdown::Countdown;
 use crate::toolkit::message;
-use crate::toolkit::stamp::Stamp;
+use crate::toolkit::stamp::{Stamp, take_number};
 use crate::toolkit::state::{Base, State, put_base, take_base};
 
 pub type Message = message::Message<Report>;
@@ -124,7 +124,7 @@ impl body::Body for Body {
     fn take(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Malformed> {
         Ok(match kind {
             PROPOSE => Body::Propose {
-                slot: reader.varint()?,
+                slot: take_number(reader)?,
                 ballot: Stamp::decode(reader)?,
                 base: take_base(reader)?,
             },
@@ -146,7 +146,7 @@ impl body::Body for Body {
             SLOT_HIGH => Body::SlotHigh,
             COMMIT => Body::Commit { state: Arc::decode(reader)?, answer: take_bool(reader)? },
             COMMIT_THIN => Body::CommitThin {
-                slot: reader.varint()?,
+                slot: take_number(reader)?,
                 ballot: Stamp::decode(reader)?,
                 answer: take_bool(reader)?,
             },
@@ -163,8 +163,24 @@ mod tests {
 
     use super::super::register::Decided;
     use super::*;
+    use crate::toolkit::body::Body as _;
     use crate::toolkit::message::tests::come_back;
     use crate::toolkit::state::tests::state;
+
+    #[test]
+    fn slots_without_a_successor_are_malformed() {
+        let ballot = Stamp { number: 300, writer: NodeId(2), incarnation: Incarnation(7) };
+        let propose = |slot| Body::Propose { slot, ballot, base: None };
+        let commit = |slot| Body::CommitThin { slot, ballot, answer: false };
+        let comes_back = |body: Body| {
+            let mut bytes = Vec::new();
+            body.put(&mut bytes);
+            Body::take(body.kind(), &mut Reader::new(&bytes)).is_ok()
+        };
+        let highest = (1 << 62) - 1;
+        assert!(comes_back(propose(highest)) && comes_back(commit(highest)));
+        assert!(!comes_back(propose(highest + 1)) && !comes_back(commit(highest + 1)));
+    }
 
     #[test]
     fn messages_come_back_from_their_bytes() {

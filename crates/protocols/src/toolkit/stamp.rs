@@ -17,6 +17,18 @@ impl Stamp {
     pub const NONE: Stamp = Stamp { number: 0, writer: NodeId(0), incarnation: Incarnation(0) };
 }
 
+/// Far more steps than a register or a process can take: the next one never overflows.
+const NUMBER_MAX: u64 = 1 << 62;
+
+/// Reads a number that others count up from.
+///
+/// # Errors
+/// If no count can have come so far.
+pub fn take_number(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+    let number = reader.varint()?;
+    if number < NUMBER_MAX { Ok(number) } else { Err(Malformed) }
+}
+
 impl Wire for Stamp {
     fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
@@ -26,7 +38,7 @@ impl Wire for Stamp {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Stamp, Malformed> {
         Ok(Stamp {
-            number: reader.varint()?,
+            number: take_number(reader)?,
             writer: NodeId(u16::try_from(reader.varint()?).map_err(|_| Malformed)?),
             incarnation: Incarnation(u32::try_from(reader.varint()?).map_err(|_| Malformed)?),
         })
@@ -36,6 +48,16 @@ impl Wire for Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stamp_without_a_successor_is_malformed() {
+        let stamp = |number| Stamp { number, ..Stamp::NONE };
+        let highest = stamp(NUMBER_MAX - 1);
+        assert_eq!(Stamp::from_bytes(&highest.to_bytes()), Ok(highest));
+        for number in [NUMBER_MAX, u64::MAX] {
+            assert_eq!(Stamp::from_bytes(&stamp(number).to_bytes()), Err(Malformed));
+        }
+    }
 
     #[test]
     fn stamps_order_by_number_writer_and_start() {

@@ -9,6 +9,7 @@ use types::limits::MEMBERS_MAX;
 use types::wire::{put_blob, put_varint};
 use types::{Incarnation, Key, Malformed, NodeId, Reader, TimeToLive, Wire};
 
+use super::stamp::take_number;
 use crate::register_cache::Weight;
 
 /// An attempt of one node to change one key. A node has one at a time on a key, and numbers them.
@@ -132,7 +133,7 @@ impl Wire for OpId {
         Ok(OpId {
             node: NodeId(u16::try_from(reader.varint()?).map_err(|_| Malformed)?),
             incarnation: Incarnation(u32::try_from(reader.varint()?).map_err(|_| Malformed)?),
-            seq: reader.varint()?,
+            seq: take_number(reader)?,
         })
     }
 }
@@ -210,13 +211,13 @@ impl Wire for State {
         if flags & !(HAS_VALUE | HAS_SPAN | HAS_DEADLINE) != 0 {
             return Err(Malformed);
         }
-        let slot = reader.varint()?;
+        let slot = take_number(reader)?;
         let op = OpId::decode(reader)?;
         let done = Registry::decode(reader)?;
         let expiry = match flags & (HAS_SPAN | HAS_DEADLINE) {
             0 => None,
             kind => {
-                let id = ExpiryId { slot: reader.varint()?, op: OpId::decode(reader)? };
+                let id = ExpiryId { slot: take_number(reader)?, op: OpId::decode(reader)? };
                 let ends = Millis(reader.varint()?);
                 let ttl = match kind {
                     HAS_SPAN => TimeToLive::After(Millis(reader.varint()?)),
@@ -261,6 +262,26 @@ pub(crate) mod tests {
                 assert_eq!(State::from_bytes(&bytes[..len]), Err(Malformed));
             }
         }
+    }
+
+    /// A peer's number is counted up from: it must not wrap.
+    #[test]
+    fn numbers_without_a_successor_are_malformed() {
+        let with = |change: fn(&mut State)| {
+            let mut state = state(7, None);
+            let id = ExpiryId { slot: 7, op: op(1, 9) };
+            state.expiry = Some(Expiry { id, ttl: TimeToLive::After(Millis(9)), ends: Millis(9) });
+            change(&mut state);
+            State::from_bytes(&state.to_bytes()).map(|_| ())
+        };
+        assert_eq!(with(|_| {}), Ok(()));
+        assert_eq!(with(|state| state.slot = 1 << 62), Err(Malformed));
+        assert_eq!(with(|state| state.op.seq = u64::MAX), Err(Malformed));
+        assert_eq!(with(|state| state.done.note(op(3, 1 << 62), |_| true)), Err(Malformed));
+        assert_eq!(
+            with(|state| state.expiry.as_mut().expect("it has one").id.slot = u64::MAX),
+            Err(Malformed)
+        );
     }
 
     #[test]
