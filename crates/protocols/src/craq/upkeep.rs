@@ -1,6 +1,7 @@
 //! Work on keys for which no request waits: times to live that are over, and dirty keys of an
 //! earlier epoch.
 
+use base::Nanos;
 use types::{Key, Role};
 
 use super::collection::is_tombstone;
@@ -11,6 +12,9 @@ use super::{Craq, Cx, Held, chain, held, send};
 use crate::protocol::{Scanned, ScannedRegister};
 use crate::register_cache::CachedRegister;
 use crate::toolkit::content::Content;
+
+/// When to ask the head again to end a key.
+const RETRY: Nanos = Nanos::from_secs(10);
 
 impl Craq {
     /// Replaces the register.
@@ -77,7 +81,9 @@ impl Craq {
     }
 
     pub(super) fn on_look(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
-        let CachedRegister::Present(register) = cx.cache.get(key) else { return };
+        let CachedRegister::Present(register) = cx.cache.get(key) else {
+            return self.ends.forget(key);
+        };
         let (version, is_clean) = (register.version, register.is_clean);
         let is_spent = is_tombstone(register);
         let is_over = self.ends.is_over(&**cx, key, &register.content);
@@ -91,6 +97,8 @@ impl Craq {
             return self.ask_to_bury(cx, key, version);
         }
         if is_over && let Some(head) = chain::head(cx) {
+            // The message may be lost, or the head count longer.
+            self.ends.look(key, cx.now + RETRY);
             send(cx, head, key, Body::Expire);
         }
     }

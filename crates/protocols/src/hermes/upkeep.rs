@@ -50,7 +50,7 @@ impl Hermes {
     pub(super) fn on_look(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         self.looks.end(key);
         let CachedRegister::Present(Register { version, content, .. }) = cx.cache.get(key) else {
-            return;
+            return self.ends.forget(key);
         };
         let version = *version;
         let is_over = self.ends.is_over(&**cx, key, content);

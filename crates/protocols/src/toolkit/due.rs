@@ -53,6 +53,12 @@ impl<K: Ord + Clone + Debug> Due<K> {
         self.at.contains_key(name)
     }
 
+    /// The deadline of a name.
+    #[must_use]
+    pub fn at(&self, name: &K) -> Option<Nanos> {
+        self.at.get(name).copied()
+    }
+
     /// The farthest deadline.
     #[must_use]
     pub fn last(&self) -> Option<(Nanos, &K)> {

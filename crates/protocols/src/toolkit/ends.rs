@@ -2,6 +2,11 @@
 //!
 //! A member watches the nearest ends. The [sweep](super::sweep) finds the others, and those of
 //! registers from before its start.
+//!
+//! A key that is due is looked at, which may take messages. The look ends when the key is noted
+//! anew or forgotten. Until then it counts as one of few, and in the end it is repeated.
+
+use std::collections::BTreeSet;
 
 use base::{Millis, Nanos};
 use types::Key;
@@ -18,11 +23,19 @@ const WATCHED_MAX: usize = 65_536;
 const SLACK: Nanos = Nanos::from_millis(20);
 /// When to look at a key again that is in use.
 const AGAIN: Nanos = Nanos::from_millis(100);
+/// Looks in progress: each may hold the values of all replicas.
+const LOOKS_MAX: usize = 256;
+/// When a look without an end is repeated.
+const LAPSE: Nanos = Nanos::from_secs(10);
+/// How long the others wait while so many are in progress.
+const PAUSE: Nanos = Nanos::from_millis(20);
 
 /// Keys by the time at which to look at them.
 #[derive(Debug)]
 pub struct Ends {
     due: Due<Key>,
+    /// Keys that were taken, and are due again when the look lapses.
+    looking: BTreeSet<Key>,
     /// The nearest end that found no room: a sweep has to find it before.
     missed: Option<Nanos>,
 }
@@ -30,7 +43,7 @@ pub struct Ends {
 impl Ends {
     #[must_use]
     pub fn new(timer: TimerId) -> Ends {
-        Ends { due: Due::new(timer), missed: None }
+        Ends { due: Due::new(timer), looking: BTreeSet::new(), missed: None }
     }
 
     /// Notes when the time to live of a key is over here, or that it has none.
@@ -52,7 +65,7 @@ impl Ends {
         later: Nanos,
     ) {
         let rest = match content.countdown(cx.uptime, cx.unix) {
-            Countdown::None => return self.due.clear(key),
+            Countdown::None => return self.forget(key),
             Countdown::Running(rest) => rest,
             Countdown::Over => Millis(0),
         };
@@ -62,7 +75,7 @@ impl Ends {
     /// The same for a time to live of which so much is left.
     pub fn watch_for(&mut self, key: &Key, now: Nanos, rest: Millis, later: Nanos) {
         // An end that is centuries away comes on access.
-        let Some(rest) = rest.0.checked_mul(1_000_000) else { return };
+        let Some(rest) = rest.0.checked_mul(1_000_000) else { return self.forget(key) };
         self.look(key, Nanos(now.0.saturating_add(rest)) + SLACK + later);
     }
 
@@ -73,6 +86,7 @@ impl Ends {
 
     /// Looks at the key at this time, unless the memory is full of nearer ones.
     pub fn look(&mut self, key: &Key, at: Nanos) {
+        self.looking.remove(key);
         if self.due.len() >= WATCHED_MAX && !self.due.has(key) {
             let evicted = self.due.last().filter(|(last, _)| at < *last);
             let evicted = evicted.map(|(last, farthest)| (last, farthest.clone()));
@@ -102,12 +116,22 @@ impl Ends {
 
     /// There is no such key any more.
     pub fn forget(&mut self, key: &Key) {
+        self.looking.remove(key);
         self.due.clear(key);
     }
 
-    /// Takes the keys to look at now. Call it for the event of the timer.
+    /// Takes keys to look at now, as far as looks in progress leave room. Call it for the event of
+    /// the timer.
     pub fn take(&mut self, now: Nanos) -> Vec<Key> {
-        self.due.take(now)
+        self.looking.retain(|key| self.due.at(key).is_some_and(|at| now < at));
+        let room = LOOKS_MAX - self.looking.len();
+        let pause = if room == 0 { PAUSE } else { Nanos::ZERO };
+        let taken = self.due.take_some(now, room, pause);
+        for key in &taken {
+            self.due.set(key.clone(), now + LAPSE);
+            self.looking.insert(key.clone());
+        }
+        taken
     }
 
     /// Takes so many of them. The others are looked at after a pause.
@@ -143,11 +167,53 @@ mod tests {
         }
         assert_eq!(ends.take_missed(), None);
         ends.look(&key(WATCHED_MAX), Nanos(1));
-        ends.look(&key(WATCHED_MAX + 1), Nanos(u64::MAX));
+        ends.look(&key(WATCHED_MAX + 1), Nanos(1_000_000));
         let farthest = Nanos(1_000 + WATCHED_MAX as u64 - 1);
         assert_eq!((ends.take_missed(), ends.take_missed()), (Some(farthest), None));
         assert_eq!(ends.take(Nanos(1)), [key(WATCHED_MAX)]);
-        let mut rest = || Some(ends.take(Nanos(u64::MAX)).len()).filter(|&count| count > 0);
-        assert_eq!(std::iter::from_fn(&mut rest).sum::<usize>(), WATCHED_MAX - 1);
+        ends.forget(&key(WATCHED_MAX));
+        let mut count = 0;
+        loop {
+            let taken = ends.take(Nanos(1_000_000));
+            count += taken.len();
+            taken.iter().for_each(|key| ends.forget(key));
+            if taken.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(count, WATCHED_MAX - 1);
+    }
+
+    #[test]
+    fn looks_in_progress_are_few() {
+        let key = |n: usize| Key::new(&n.to_le_bytes());
+        let mut ends = Ends::new(TimerId(0));
+        (0..LOOKS_MAX + 2).for_each(|n| ends.look(&key(n), Nanos(n as u64)));
+        let now = Nanos(1_000);
+        assert_eq!(ends.take(now).len(), LOOKS_MAX);
+        assert!(ends.take(now).is_empty());
+        let mut fx = Effects::<()>::default();
+        ends.arm(&mut fx);
+        assert_eq!(fx.timers, [(TimerId(0), now + PAUSE)], "no timer comes at once");
+        ends.forget(&key(0));
+        ends.look_again(&key(1), now);
+        assert_eq!(ends.take(now + PAUSE), [key(LOOKS_MAX), key(LOOKS_MAX + 1)]);
+    }
+
+    #[test]
+    fn look_without_an_end_is_repeated() {
+        let (lost, ended) = (Key::new(b"lost"), Key::new(b"ended"));
+        let mut ends = Ends::new(TimerId(0));
+        ends.look(&lost, Nanos(5));
+        ends.look(&ended, Nanos(5));
+        assert_eq!(ends.take(Nanos(5)).len(), 2);
+        ends.forget(&ended);
+        assert!(ends.take(LAPSE).is_empty());
+        for _ in 0..2 {
+            let mut fx = Effects::<()>::default();
+            ends.arm(&mut fx);
+            let (_, at) = fx.timers[0];
+            assert_eq!(ends.take(at), [lost.clone()]);
+        }
     }
 }
