@@ -33,6 +33,7 @@ pub(super) fn on_body(
                     register.accept((ballot, next), &state, uptime)
                 };
                 let vote = change(cx, key, accept);
+                it.watch(cx, key);
                 it.rules.drop_below(key, ballot);
                 match vote {
                     Ok(()) => (About::Own(Body::Accepted), true),

@@ -16,7 +16,7 @@ use crate::register_cache::CachedRegister;
 use crate::replicas::Replicas;
 use crate::toolkit::batch::Batch;
 use crate::toolkit::operation::answer_reads;
-use crate::toolkit::proposers::{Counters, Ops, Rules, is_over};
+use crate::toolkit::proposers::{Counters, Ops, Rules, is_over, settle_look};
 use crate::toolkit::report::Reports;
 use crate::toolkit::stamp::Stamp;
 use crate::toolkit::state::{Base, OpId, Registry, State};
@@ -146,17 +146,20 @@ impl Machine {
         }
         let id = found.state.as_ref().and_then(|state| state.expiry_id());
         let (over, rest) = id.map_or((0, None), |id| it.reports.votes(cx.replicas, id));
-        let time = (is_over(cx.replicas, over), rest);
+        let is_over = is_over(cx.replicas, over);
+        if !is_over && active.voted.is_none() {
+            self.end_look(cx, active, (id, rest));
+        }
+        let time = (is_over, rest);
         let (batch, ops) = self.run(cx, active, &found.state, time);
         if batch.is_changed() {
-            active.look_until = None;
             return self.propose(cx, active, it.ballot, (batch, ops));
         }
         if !is_chosen && !mutation::is(Mutation::AnswersUnchosen) {
             active.put_back(ops);
             return self.accept_found(cx, active, found);
         }
-        (active.look_until, active.help, active.tries) = (None, false, 0);
+        (active.help, active.tries) = (false, 0);
         self.answer_unchanged(cx, active, ops);
         self.recovered(cx, active, found);
     }
@@ -248,8 +251,8 @@ impl Machine {
         self.recovered(cx, active, found);
     }
 
-    fn answer_attempt(&mut self, cx: &mut Cx<'_>, active: &Active, attempt: Attempt) {
-        self.schedule_expiry(cx, &active.key, &attempt.state);
+    fn answer_attempt(&mut self, cx: &mut Cx<'_>, active: &mut Active, attempt: Attempt) {
+        settle_look(active, &attempt.state);
         for (operation, outcome) in attempt.ops {
             cx.fx.reply(operation.tag, outcome);
         }

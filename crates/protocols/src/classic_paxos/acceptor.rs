@@ -26,8 +26,11 @@ pub(super) fn on_body(
 ) {
     match body {
         Body::Propose { slot, ballot, base } => {
-            machine.answer(cx, from.node, (id, key), |_, cx| {
+            machine.answer(cx, from.node, (id, key), |it, cx| {
                 learn_base(cx, key, &base);
+                if base.is_some() {
+                    it.watch(cx, key);
+                }
                 let propose = |it: &mut Register, _: &dyn Uptime| it.propose(slot, ballot);
                 match change(cx, key, propose) {
                     Ok(()) => (About::Own(promise(cx, key)), true),
@@ -36,11 +39,13 @@ pub(super) fn on_body(
             });
         }
         Body::Accept { ballot, state, base } => {
-            machine.answer(cx, from.node, (id, key), |_, cx| {
+            machine.answer(cx, from.node, (id, key), |it, cx| {
                 learn_base(cx, key, &base);
                 let accept =
                     |it: &mut Register, uptime: &dyn Uptime| it.accept(ballot, &state, uptime);
-                match change(cx, key, accept) {
+                let vote = change(cx, key, accept);
+                it.watch(cx, key);
+                match vote {
                     Ok(()) => (About::Own(Body::Accepted), true),
                     Err(refusal) => (About::Own(refuse(cx, key, refusal)), false),
                 }
@@ -48,6 +53,7 @@ pub(super) fn on_body(
         }
         Body::Commit { state, answer } => {
             learn(cx, key, &state);
+            machine.watch(cx, key);
             let after = cx.cache.ticket(key);
             committed(machine, cx, from, (id, key), (answer, after));
         }

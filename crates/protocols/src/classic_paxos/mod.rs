@@ -42,7 +42,8 @@
 //! A deadline is a part of the state. Each replica counts in its own uptime from the first state
 //! with that deadline that it voted for or committed. A key expires when a majority finds that very
 //! deadline over: in the promises of a phase 1, or in the reports of a read. An ordinary proposal
-//! then leaves a tombstone. The proposer that set a deadline asks once it is over.
+//! then leaves a tombstone. Each replica asks once its own count is over: that of the proposer that
+//! set the deadline first, the others in turn.
 //!
 //! # Invariants
 //! 1. One state per slot and ballot. Ballots name the process start that minted them, and one

@@ -17,7 +17,7 @@ use crate::replicas::Replicas;
 use crate::toolkit::back_off::Resend;
 use crate::toolkit::countdown::Countdown;
 use crate::toolkit::operation::answer_reads;
-use crate::toolkit::proposers::{Counters, Ops, Rules, is_over};
+use crate::toolkit::proposers::{Counters, Ops, Rules, is_over, settle_look};
 use crate::toolkit::report::Reports;
 use crate::toolkit::stamp::Stamp;
 use crate::toolkit::state::{Base, State, slot_of};
@@ -66,7 +66,7 @@ impl Machine {
         if let Some(base) = &base
             && let Some(done) = resolve(active, base)
         {
-            self.schedule_expiry(cx, &active.key, &done.state);
+            settle_look(active, &done.state);
             if self.end(cx, active, done.state, done.ops, None) {
                 return;
             }
@@ -168,8 +168,12 @@ impl Machine {
         if let Some(attempt) = active.attempt.take() {
             active.put_back(attempt.ops);
         }
-        let (batch, ops) = self.run(cx, active, &base, (is_over(cx.replicas, over), rest));
-        active.look_until = None;
+        let is_over = is_over(cx.replicas, over);
+        if !is_over && active.voted.is_none() {
+            let id = base.as_ref().and_then(|state| state.expiry_id());
+            self.end_look(cx, active, (id, rest));
+        }
+        let (batch, ops) = self.run(cx, active, &base, (is_over, rest));
         active.help = false;
         if batch.is_changed() {
             let state = self.attempt(cx, active, (batch, ops), ());
@@ -217,7 +221,7 @@ impl Machine {
         let own = active.attempt.take_if(is_own).or_else(|| resolve(active, &base));
         let is_own = own.is_some();
         if let Some(attempt) = &own {
-            self.schedule_expiry(cx, &active.key, &attempt.state);
+            settle_look(active, &attempt.state);
         }
         let ops = own.map_or_else(Vec::new, |attempt| attempt.ops);
         self.end(cx, active, it.state, ops, Some((it.ballot, it.acks)));
@@ -280,6 +284,7 @@ impl Machine {
         let Phase::Asking(round) = &active.phase else { return };
         if round.slot().is_some_and(|slot| state.slot >= slot) {
             acceptor::learn(cx, &active.key, &state);
+            self.watch(cx, &active.key);
             active.notes.base = Some(Some(state));
             active.phase = Phase::Idle;
         }

@@ -14,6 +14,8 @@ pub(super) enum Ask {
     /// With a time to live of [`TTL`].
     SetExpiring(u8),
     Append(u8),
+    /// The same, without a change of the time to live.
+    Keep(u8),
     /// The same with a reply of [`LONG`] bytes: each is the new length.
     AppendTold(u8),
     SetIfAbsent(u8),
@@ -35,6 +37,7 @@ impl Ask {
             Ask::Set(byte) => (Access::Write, vec![b's', byte]),
             Ask::SetExpiring(byte) => (Access::Write, vec![b'x', byte]),
             Ask::Append(byte) => (Access::Update, vec![b'a', byte]),
+            Ask::Keep(byte) => (Access::Update, vec![b'k', byte]),
             Ask::AppendTold(byte) => (Access::Update, vec![b'l', byte]),
             Ask::SetIfAbsent(byte) => (Access::Update, vec![b'n', byte]),
             Ask::Delete => (Access::Update, vec![b'd']),
@@ -49,7 +52,9 @@ impl Ask {
             Ask::Get => KvInput::Get,
             Ask::Set(byte) => KvInput::Set(one(byte)),
             Ask::SetExpiring(byte) => KvInput::SetExpiring(one(byte), ExpiryTag(byte.into())),
-            Ask::Append(byte) | Ask::AppendTold(byte) => KvInput::Append(one(byte)),
+            Ask::Append(byte) | Ask::AppendTold(byte) | Ask::Keep(byte) => {
+                KvInput::Append(one(byte))
+            }
             Ask::SetIfAbsent(byte) => KvInput::SetIfAbsent(one(byte)),
             Ask::Delete => KvInput::Del,
             Ask::Remove => KvInput::Expire(None),
@@ -88,6 +93,12 @@ impl Update for Asks {
                 let value = [value.unwrap_or_default(), &body[1..]].concat();
                 let reply = Reply::bulk(vec![value.len() as u8; LONG]);
                 set(value, reply)
+            }
+            (b'k', value) => {
+                let value = [value.unwrap_or_default(), &body[1..]].concat();
+                let reply = Reply::Integer(value.len() as i64);
+                let value = Bytes::from(value);
+                Applied { change: Change::Put { value, expiry: ExpiryChange::Keep }, reply }
             }
             (b'x', _) => {
                 let expiry = ExpiryChange::Set(TimeToLive::After(TTL));

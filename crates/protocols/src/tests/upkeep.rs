@@ -15,7 +15,7 @@ use crate::register_cache::CachedRegister;
 
 impl<P: Protocol> World<P> {
     /// Lets time pass at all nodes. Messages arrive in between.
-    fn idle(&mut self, millis: u64) {
+    pub(super) fn idle(&mut self, millis: u64) {
         for _ in 0..millis.div_ceil(10) {
             self.drain();
             self.pass(Nanos::from_millis(10), ALL.into_iter());

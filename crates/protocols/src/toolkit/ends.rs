@@ -4,7 +4,7 @@
 //! registers from before its start.
 //!
 //! A key that is due is looked at, which may take messages. The look ends when the key is noted
-//! anew or forgotten. Until then it counts as one of few, and in the end it is repeated.
+//! anew or forgotten. Until then it is one of few, and it is repeated if it never ends.
 
 use std::collections::BTreeSet;
 
@@ -213,7 +213,7 @@ mod tests {
             let mut fx = Effects::<()>::default();
             ends.arm(&mut fx);
             let (_, at) = fx.timers[0];
-            assert_eq!(ends.take(at), [lost.clone()]);
+            assert_eq!(ends.take(at), std::slice::from_ref(&lost));
         }
     }
 }

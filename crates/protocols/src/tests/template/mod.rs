@@ -37,7 +37,9 @@ use crate::replicas::Replicas;
 use crate::toolkit::batch::Batch;
 use crate::toolkit::no_meta::NoMeta;
 use crate::toolkit::operation;
-use crate::toolkit::proposers::{self, Counters, Kinds, Rules, change, is_over, report};
+use crate::toolkit::proposers::{
+    self, Counters, Kinds, Rules, change, is_over, report, settle_look,
+};
 use crate::toolkit::report::Reports;
 use crate::toolkit::stamp::Stamp;
 use crate::toolkit::state::{Base, OpId, State, weight};
@@ -189,8 +191,10 @@ impl Rules for Plain {
                     Err(promised) => refused(promised),
                 }
             }),
-            Body::Accept { ballot, state } => machine.answer(cx, from.node, (id, key), |_, cx| {
-                match change(cx, key, |it: &mut Register, _| it.accept(ballot, &state)) {
+            Body::Accept { ballot, state } => machine.answer(cx, from.node, (id, key), |it, cx| {
+                let vote = change(cx, key, |it: &mut Register, _| it.accept(ballot, &state));
+                it.watch(cx, key);
+                match vote {
                     Ok(()) => (About::Own(Body::Accepted), true),
                     Err(promised) => refused(promised),
                 }
@@ -268,10 +272,12 @@ impl Machine {
         if let Some(dead) = active.attempt.take() {
             active.put_back(dead.ops);
         }
-        let time = (is_over(cx.replicas, over), rest);
-        let (batch, ops) = self.run(cx, active, &found.state, time);
+        let is_over = is_over(cx.replicas, over);
+        if !is_over && active.voted.is_none() {
+            self.end_look(cx, active, (id, rest));
+        }
+        let (batch, ops) = self.run(cx, active, &found.state, (is_over, rest));
         if batch.is_changed() {
-            active.look_until = None;
             let basis = Basis { base: op_of(&found.state), ballot };
             let state = self.attempt(cx, active, (batch, ops), basis);
             return self.accept(cx, active, ballot, state);
@@ -281,7 +287,7 @@ impl Machine {
             return self.accept_found(cx, active, ballot, found.state);
         }
         active.phase = Phase::Idle;
-        (active.look_until, active.help, active.tries) = (None, false, 0);
+        (active.help, active.tries) = (false, 0);
         self.answer_unchanged(cx, active, ops);
         self.recovered(cx, active, found);
     }
@@ -315,7 +321,7 @@ impl Machine {
         (active.help, active.tries) = (false, 0);
         match active.attempt.take() {
             Some(attempt) if is_done(&found.state, &attempt) => {
-                self.schedule_expiry(cx, &active.key, &attempt.state);
+                settle_look(active, &attempt.state);
                 for (operation, outcome) in attempt.ops {
                     cx.fx.reply(operation.tag, outcome);
                 }

@@ -30,5 +30,6 @@ mod requests;
 
 pub use acceptor::{change, is_lost, report};
 pub use active::{Active, Kinds, Phase, Round};
+pub use expiry::settle_look;
 pub use machine::{Counters, Cx, Machine, Rules};
 pub use proposing::{Ops, is_over};

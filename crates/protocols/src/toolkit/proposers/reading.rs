@@ -70,9 +70,7 @@ impl<R: Rules> Machine<R> {
             active.look_until = Some(cx.now + self.env.request_timeout);
             return;
         }
-        if active.look_until.take().is_some() {
-            self.expire_later(cx, &active.key, rest);
-        }
+        self.end_look(cx, active, (id, rest));
         answer_reads(cx, &mut active.queue, active.since, &base, rest);
     }
 }

@@ -7,7 +7,7 @@
 use types::{Key, Shard};
 
 use super::acceptor::is_lost;
-use super::active::{Active, Kinds};
+use super::active::Active;
 use super::machine::{Cx, Machine, Rules};
 use crate::register_cache::CachedRegister;
 use crate::toolkit::report::Report;
@@ -36,7 +36,7 @@ impl<R: Rules> Machine<R> {
         if active.recover.is_some_and(|step| step < active.since) {
             active.recover = None;
             self.recovering.remove(&active.key);
-            adopt::<R>(cx, &active.key, found);
+            self.adopt(cx, &active.key, found);
             self.pager.on_recovered_key(cx, &active.key);
         }
     }
@@ -65,24 +65,25 @@ impl<R: Rules> Machine<R> {
         }
         match found {
             _ if !is_lost(cx, key) => {}
-            Some(found) => adopt::<R>(cx, key, found),
+            Some(found) => self.adopt(cx, key, found),
             None => return self.recover(cx, key),
         }
         self.pager.on_recovered_key(cx, key);
     }
-}
 
-/// Takes the recovered content of a forgotten register.
-fn adopt<K: Kinds>(cx: &mut Cx<'_, K>, key: &Key, found: <K::Report as Report>::Found) {
-    if !matches!(cx.cache.get(key), CachedRegister::Lost) {
-        return;
+    /// Takes the recovered content of a forgotten register.
+    fn adopt(&mut self, cx: &mut Cx<'_, R>, key: &Key, found: <R::Report as Report>::Found) {
+        if !matches!(cx.cache.get(key), CachedRegister::Lost) {
+            return;
+        }
+        let record = R::Report::restore(found, cx.uptime);
+        if record == Default::default() && !cx.cache.is_forgotten(key.shard()) {
+            cx.cache.remove(key);
+            return;
+        }
+        // In a forgotten shard an empty register marks a key that was never written.
+        cx.cache.put(key, record);
+        cx.cache.persist(key);
+        self.watch(cx, key);
     }
-    let record = K::Report::restore(found, cx.uptime);
-    if record == Default::default() && !cx.cache.is_forgotten(key.shard()) {
-        cx.cache.remove(key);
-        return;
-    }
-    // In a forgotten shard an empty register marks a key that was never written.
-    cx.cache.put(key, record);
-    cx.cache.persist(key);
 }

@@ -57,7 +57,7 @@ impl<R: Rules> Machine<R> {
     /// Gives up the work that no client waits for any more. Others finish it.
     pub(super) fn give_up(&mut self, cx: &Cx<'_, R>, active: &mut Active<R>) {
         if active.look_until.is_some_and(|until| until <= cx.now) {
-            (active.look_until, active.voted) = (None, None);
+            self.give_up_look(cx, active);
         }
         active.attempt.take_if(|it| it.ops.is_empty() && it.deadline <= cx.now);
         active.voted = active.voted.filter(|_| active.look_until.is_some());
