@@ -129,6 +129,38 @@ fn dirty_key_is_read_after_both_ends_failed() {
     }
 }
 
+/// Two writes compete, and one member has heard of the higher one, whose writer dies. The lower one
+/// ends. Its writer changes that value, which another member hears of, and dies too. A replay of
+/// the higher write and the change must not both be seen.
+#[test]
+fn replayed_write_never_ends_below_a_change() {
+    let mut world = group::<Invalidating>(4, &[A, B, C, D], false);
+    let lower = world.ask(A, 0, Ask::Set(1));
+    world.ask(D, 0, Ask::Set(2));
+    world.carry(D, B, "Invalidate");
+    world.carry(A, B, "Invalidate");
+    world.carry(A, C, "Invalidate");
+    world.bag.clear();
+    world.change(&[A, B, C]);
+    world.lend_all();
+    for member in [B, C] {
+        world.carry(A, member, "Invalidate");
+        world.carry(member, A, "Ack");
+    }
+    assert_eq!(world.expect_end(lower), Ok(()));
+    world.ask(A, 0, Ask::Append(3));
+    world.carry(A, C, "Invalidate");
+    world.bag.clear();
+    world.change(&[B, C]);
+    world.lend_all();
+    // The replay ends before the other member replays the change, if it does.
+    world.carry(B, C, "Invalidate");
+    world.carry(C, B, "Ack");
+    let read = world.ask(B, 0, Ask::Get);
+    assert_eq!(world.expect_end(read), Ok(()));
+    assert_eq!(world.judge(&[B, C]), Ok(()));
+}
+
 /// The coordinator of a read-modify-write restarts, and is another writer from then on.
 #[test]
 fn change_of_a_restarted_writer_ends() {
