@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn key_of_program_order_names_placed_calls() {
-        check(|prepared| ProgramOrder::new(prepared, WriteOrder::Free));
-        check(|prepared| ProgramOrder::new(prepared, WriteOrder::RealTime));
+        let ordered = BTreeSet::new();
+        check(|prepared| ProgramOrder::new(prepared, WriteOrder::Free, &ordered));
+        check(|prepared| ProgramOrder::new(prepared, WriteOrder::RealTime, &ordered));
     }
 }

@@ -10,8 +10,10 @@
 //! Sequential consistency is not local: check histories over many keys as one, with
 //! [`crate::model::keyed::Keyed`]. A violation on one key alone is a violation all the same.
 
+use std::collections::BTreeSet;
+
 use crate::frontier::ProgramOrder;
-use crate::history::History;
+use crate::history::{History, OpId};
 use crate::model::Model;
 use crate::prepared::{Prepared, scoped};
 use crate::search::{Search, SearchResult};
@@ -35,6 +37,27 @@ pub fn check<M: Model>(
     write_order: WriteOrder,
     limit: Limit,
 ) -> Verdict {
+    run(model, history, (write_order, &BTreeSet::new()), limit)
+}
+
+/// Checks a history in which writes and the reads in `ordered` are in the order of real time.
+///
+/// If all reads are, this is linearizability in sessions.
+pub fn check_ordered<M: Model>(
+    model: &M,
+    history: &History<M::Input, M::Output>,
+    ordered: &BTreeSet<OpId>,
+    limit: Limit,
+) -> Verdict {
+    run(model, history, (WriteOrder::RealTime, ordered), limit)
+}
+
+fn run<M: Model>(
+    model: &M,
+    history: &History<M::Input, M::Output>,
+    (write_order, ordered): (WriteOrder, &BTreeSet<OpId>),
+    limit: Limit,
+) -> Verdict {
     let operations: Vec<_> = history.operations().iter().collect();
     let model = &scoped(model, &operations, |input| input);
     let prepared = Prepared::new(model, operations, |input| input);
@@ -42,7 +65,7 @@ pub fn check<M: Model>(
         WriteOrder::Free => Criterion::Sequential,
         WriteOrder::RealTime => Criterion::SequentialWithOrderedWrites,
     };
-    match Search::new(model, &prepared, ProgramOrder::new(&prepared, write_order)).run(limit) {
+    match Search::new(model, &prepared, ProgramOrder::new(&prepared, write_order, ordered)).run(limit) {
         SearchResult::Order(order) => Verdict::Holds { order },
         SearchResult::Nothing(dead_end) => {
             Verdict::Violation(Box::new(explain(criterion, &prepared, dead_end)))

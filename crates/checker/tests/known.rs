@@ -302,6 +302,18 @@ fn only_ordered_writes_must_follow_real_time() {
 }
 
 #[test]
+fn ordered_read_is_never_stale() {
+    let lines = vec![(1, 0, 1, write(1), written()), (2, 2, 3, read(), absent())];
+    let check = |ordered: &[u32]| {
+        let ordered = ordered.iter().map(|&id| OpId(id)).collect();
+        let history = history(lines.clone());
+        sequential::check_ordered(&Register, &history, &ordered, Limit::default())
+    };
+    assert!(check(&[]).holds());
+    assert!(check(&[1]).is_violation());
+}
+
+#[test]
 fn client_must_read_its_own_write() {
     let lines = vec![(1, 0, 1, write(1), written()), (1, 2, 3, read(), absent())];
     let verdict = sequential::check(&Register, &history(lines), WriteOrder::Free, Limit::default());

@@ -1,9 +1,11 @@
 //! Every history of a tiny world: fast equals slow and obvious, without exception.
 
+use std::collections::BTreeSet;
+
 use checker::model::keyed::Keyed;
 use checker::model::register::{Register, RegisterInput, RegisterOutput};
 use checker::sequential::{self, WriteOrder};
-use checker::{ClientId, History, Limit, Model, Operation, Outcome, Verdict, linearizable};
+use checker::{ClientId, History, Limit, Model, OpId, Operation, Outcome, Verdict, linearizable};
 
 mod support;
 
@@ -127,6 +129,24 @@ fn ordered_writes_agree_with_twin_on_every_history_of_three() {
     compare_sequential(&Register, histories, WriteOrder::RealTime);
     let histories = every_history::<Keyed<u8, Register>>(kinds_of_two_registers(), 3, 3);
     compare_sequential(&Keyed::new(Register), histories, WriteOrder::RealTime);
+}
+
+/// Every second call keeps real-time order, read or write.
+#[test]
+fn ordered_reads_agree_with_twin_on_every_history_of_three() {
+    let is_ordered = |id: OpId| id.0 % 2 == 1;
+    let fast = |history: &History<_, _>| {
+        let ids = history.operations().iter().map(|operation| operation.id);
+        let ordered: BTreeSet<OpId> = ids.filter(|id| is_ordered(*id)).collect();
+        sequential::check_ordered(&Register, history, &ordered, Limit::default())
+    };
+    let keeps_time = |operation: &Operation<RegisterInput, RegisterOutput>| {
+        is_ordered(operation.id) || !Register.is_pure(&operation.input, None)
+    };
+    let histories = every_history::<Register>(kinds_of_register(), 3, 3);
+    compare(&Register, histories, fast, |a, b| {
+        in_program(a, b) || keeps_time(a) && keeps_time(b) && in_real_time(a, b)
+    });
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! Program order of each client; optionally real-time order among writes too.
+//! Program order of each client; optionally real-time order among writes and some reads too.
 //!
 //! The key is the number of placed calls of each client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Frontier;
 use super::response_cut::ResponseCut;
-use crate::history::ClientId;
+use crate::history::{ClientId, OpId};
 use crate::model::Model;
 use crate::prepared::{Prepared, PreparedCall};
 use crate::sequential::WriteOrder;
@@ -38,10 +38,16 @@ struct After {
 }
 
 impl ProgramOrder {
-    pub(crate) fn new<M: Model>(prepared: &Prepared<'_, M>, order: WriteOrder) -> ProgramOrder {
+    /// `ordered`: reads that keep real-time order as writes do.
+    pub(crate) fn new<M: Model>(
+        prepared: &Prepared<'_, M>,
+        order: WriteOrder,
+        ordered: &BTreeSet<OpId>,
+    ) -> ProgramOrder {
         let required = &prepared.required;
-        let is_ordered =
-            |call: &PreparedCall<'_, M>| order == WriteOrder::RealTime && !call.is_read;
+        let is_ordered = |call: &PreparedCall<'_, M>| {
+            order == WriteOrder::RealTime && (!call.is_read || ordered.contains(&call.id))
+        };
         let all = required.iter().map(|call| call.responded).enumerate();
         let responses = ResponseCut::new(required.len(), all.clone());
         let writes =
