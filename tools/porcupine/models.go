@@ -141,6 +141,18 @@ func kv(k key, input []string) ([]string, key) {
 		return integer(int64(len(grown.value))), grown
 	case "IncrBy":
 		return incrBy(k, input[1])
+	case "ExpireIn":
+		if k.present {
+			k.tag = input[1]
+		}
+		return exists(k), k
+	case "Persist":
+		had := k.tag != ""
+		k.tag = ""
+		if had {
+			return integer(1), k
+		}
+		return integer(0), k
 	case "Expire":
 		if len(input) == 1 || k.tag == input[1] {
 			return done, absent

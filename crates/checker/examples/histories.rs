@@ -172,9 +172,13 @@ fn kv_call(input: &KvInput, answer: Option<&KvOutput>) -> (Value, Value) {
         KvInput::Append(value) => json!(["Append", text(value)]),
         KvInput::Expire(Some(tag)) => json!(["Expire", tag.0.to_string()]),
         KvInput::Expire(None) => json!(["Expire"]),
-        KvInput::Get | KvInput::GetDel | KvInput::Del | KvInput::Exists | KvInput::StrLen => {
-            json!([format!("{input:?}")])
-        }
+        KvInput::ExpireIn(tag) => json!(["ExpireIn", tag.0.to_string()]),
+        KvInput::Get
+        | KvInput::GetDel
+        | KvInput::Del
+        | KvInput::Exists
+        | KvInput::StrLen
+        | KvInput::Persist => json!([format!("{input:?}")]),
     };
     let answer = answer.map(|answer| match answer {
         KvOutput::Value(Some(value)) => json!(["Value", text(value)]),

@@ -74,6 +74,10 @@ pub enum KvInput {
     IncrBy(i64),
     /// `APPEND`: `Integer`, the new length in bytes.
     Append(Bytes),
+    /// `PEXPIRE`: `Integer`, 1 if the key exists. `Expire` with this tag may remove it from then on.
+    ExpireIn(ExpiryTag),
+    /// `PERSIST`: `Integer`, 1 if the value had a time to live, which it no longer has.
+    Persist,
     /// The key vanishes if its value carries this tag (`None`: with any value); see above.
     Expire(Option<ExpiryTag>),
 }
@@ -135,7 +139,7 @@ impl Model for Kv {
             I::Get | I::Exists | I::StrLen => true,
             I::SetIfAbsent(_) | I::SetIfEqual { .. } => observed == Some(&O::Refused),
             I::GetDel => observed == Some(&O::Value(None)),
-            I::Del => observed == Some(&O::Integer(0)),
+            I::Del | I::ExpireIn(_) | I::Persist => observed == Some(&O::Integer(0)),
             I::IncrBy(_) => matches!(observed, Some(O::NotAnInteger | O::Overflow)),
             _ => false,
         }
@@ -212,7 +216,12 @@ fn is_answered_by<V: Values>(
         (I::SetIfEqual { expected, .. }, O::Refused) => !is(expected),
         (I::Get | I::GetSet(_) | I::GetDel, O::Value(None)) => state.is_none(),
         (I::Get | I::GetSet(_) | I::GetDel, O::Value(Some(seen))) => is(seen),
-        (I::Del | I::Exists, O::Integer(seen)) => *seen == i64::from(state.is_some()),
+        (I::Del | I::Exists | I::ExpireIn(_), O::Integer(seen)) => {
+            *seen == i64::from(state.is_some())
+        }
+        (I::Persist, O::Integer(seen)) => {
+            *seen == i64::from(state.as_ref().is_some_and(|held| held.expiry.is_some()))
+        }
         (I::StrLen, O::Integer(seen)) => *seen == held_length(),
         (I::IncrBy(by), _) => match sum(values, state, *by) {
             Ok(sum) => *observed == O::Integer(sum),
@@ -249,6 +258,10 @@ fn next<V: Values>(
             fresh(new)
         }
         I::SetIfAbsent(_) | I::SetIfEqual { .. } => state.clone(),
+        I::ExpireIn(tag) => {
+            state.clone().map(|held| Present { expiry: values.tag(*tag), ..held })
+        }
+        I::Persist => state.clone().map(|held| Present { expiry: None, ..held }),
         I::GetDel | I::Del | I::Expire(None) => None,
         I::Expire(tag @ Some(_)) => state.clone().filter(|present| present.expiry != *tag),
         I::IncrBy(by) => match sum(values, state, *by) {
@@ -362,5 +375,20 @@ mod tests {
             expire(),
         ]);
         assert_eq!(counted, None);
+        let prolonged = check(&[
+            (I::ExpireIn(tag), O::Integer(0)),
+            (I::SetExpiring(bytes("1"), tag), O::Done),
+            (I::ExpireIn(ExpiryTag(2)), O::Integer(1)),
+            expire(),
+        ]);
+        assert_eq!(prolonged, Some(Present { value: bytes("1"), expiry: Some(ExpiryTag(2)) }));
+        let persisted = check(&[
+            (I::Persist, O::Integer(0)),
+            (I::SetExpiring(bytes("1"), tag), O::Done),
+            (I::Persist, O::Integer(1)),
+            (I::Persist, O::Integer(0)),
+            expire(),
+        ]);
+        assert_eq!(persisted, Some(Present { value: bytes("1"), expiry: None }));
     }
 }

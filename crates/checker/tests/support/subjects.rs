@@ -149,9 +149,11 @@ pub(crate) fn kv_that_expires() -> Drawn<Kv> {
     let draw = |random: &mut Random| {
         let tag = random.below(5);
         let value = Bytes::from(format!("t{tag}").as_bytes());
-        match random.below(12) {
+        match random.below(14) {
             0..4 => KvInput::Get,
             4..7 => KvInput::SetExpiring(value, ExpiryTag(tag)),
+            12 => KvInput::ExpireIn(ExpiryTag(tag)),
+            13 => KvInput::Persist,
             7 => KvInput::SetIfAbsent(Bytes::from("v")),
             8 => KvInput::Append(Bytes::from("+")),
             9 => random.pick(&[KvInput::Del, KvInput::Set(value), KvInput::Exists]).clone(),

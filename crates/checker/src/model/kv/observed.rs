@@ -30,6 +30,9 @@ pub struct Observed {
     are_lengths_seen: bool,
     are_numbers_seen: bool,
     tags: HashSet<u64>,
+    // Whether calls ask for a time to live, and whether they give one to a value that has none.
+    are_tags_seen: bool,
+    gives_tags: bool,
     // Whether calls count down, and the longest value that a comparison may replace.
     counts_down: bool,
     compared_max: i64,
@@ -74,6 +77,8 @@ impl Observed {
             }),
             are_numbers_seen: has(|input, _| matches!(input, KvInput::IncrBy(_))),
             tags: calls.iter().filter_map(|(input, _)| tag(input)).collect(),
+            are_tags_seen: has(|input, _| matches!(input, KvInput::Persist)),
+            gives_tags: has(|input, _| matches!(input, KvInput::ExpireIn(_))),
             counts_down: has(|input, _| matches!(input, KvInput::IncrBy(by) if *by < 0)),
             compared_max: calls.iter().filter_map(|(input, _)| compared(input)).max().unwrap_or(-1),
             strange: HashSet::new(),
@@ -274,7 +279,7 @@ impl Values for Observed {
     }
 
     fn tag(&self, tag: ExpiryTag) -> Option<ExpiryTag> {
-        self.tags.contains(&tag.0).then_some(tag)
+        (self.are_tags_seen || self.tags.contains(&tag.0)).then_some(tag)
     }
 }
 
@@ -385,8 +390,11 @@ impl Model for Observed {
             (I::SetIfEqual { expected, .. }, O::Done) => holds(expected),
             (I::SetIfAbsent(_), O::Done) => Some(KvMark::Value(None)),
             (I::SetIfAbsent(_), O::Refused) => Some(KvMark::Present),
-            (I::Del | I::Exists, O::Integer(0)) => Some(KvMark::Value(None)),
-            (I::Del | I::Exists, O::Integer(_)) => Some(KvMark::Present),
+            (I::Persist, O::Integer(0)) => None,
+            (I::Del | I::Exists | I::ExpireIn(_), O::Integer(0)) => Some(KvMark::Value(None)),
+            (I::Del | I::Exists | I::ExpireIn(_) | I::Persist, O::Integer(_)) => {
+                Some(KvMark::Present)
+            }
             // A sum equal to `by` may come from zero or from an absent key.
             (I::IncrBy(by), O::Integer(sum)) if sum != by => {
                 holds(&bytes_of(sum.checked_sub(*by)?))
@@ -406,6 +414,8 @@ impl Model for Observed {
             return MarksAfter::Only(Vec::new());
         }
         let after = match input {
+            // The value stays.
+            I::ExpireIn(_) | I::Persist => return MarksAfter::Only(Vec::new()),
             I::Set(new) | I::SetExpiring(new, _) | I::SetIfAbsent(new) => Some(self.keep(new)),
             I::SetIfEqual { new, .. } | I::GetSet(new) => Some(self.keep(new)),
             I::GetDel | I::Del | I::Expire(_) => None,
@@ -467,6 +477,9 @@ impl Model for Observed {
     fn may_grow_to(&self, state: &ObservedState, mark: &KvMark) -> bool {
         // An absent key may become anything, and an expiring one may become absent.
         let Some(Present { value, expiry: None }) = state else { return true };
+        if self.gives_tags {
+            return true;
+        }
         let is_negative = || value.text().is_some_and(|text| text.starts_with(b"-"));
         let may_shrink = match value {
             ObservedValue::Other { .. } => false,
