@@ -65,7 +65,9 @@ fn run<M: Model>(
         WriteOrder::Free => Criterion::Sequential,
         WriteOrder::RealTime => Criterion::SequentialWithOrderedWrites,
     };
-    match Search::new(model, &prepared, ProgramOrder::new(&prepared, write_order, ordered)).run(limit) {
+    match Search::new(model, &prepared, ProgramOrder::new(&prepared, write_order, ordered))
+        .run(limit)
+    {
         SearchResult::Order(order) => Verdict::Holds { order },
         SearchResult::Nothing(dead_end) => {
             Verdict::Violation(Box::new(explain(criterion, &prepared, dead_end)))

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use base::{Millis, sometimes};
 use bytes::Bytes;
+use protocols::mutation::{self, Mutation};
 use protocols::{
     Absence, Consistency, Context, Effects, Env, Event, GroupEvent, Lease, Message, Metas, Parting,
     Peer, Protocol, RegisterCache, Request, Scan, Scanned, Scope, Stats, TimerId, Uptime,
@@ -425,6 +426,9 @@ impl<P: Protocol> Engine for EngineOf<P> {
     fn on_request(&mut self, shared: &mut WorkerState, mut request: Request) {
         let access = &mut request.command.access;
         match (*access, P::PROPERTIES.consistency) {
+            (Access::OrderedRead, _) if mutation::is(Mutation::ZabReadsUnordered) => {
+                *access = Access::Read;
+            }
             // Takes a place among the writes, without a change.
             (Access::OrderedRead, Consistency::SequentialReads) => *access = Access::Update,
             (Access::OrderedRead, Consistency::Linearizable) => *access = Access::Read,

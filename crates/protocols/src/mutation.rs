@@ -244,6 +244,12 @@ base::mutations! {
     ZabResendsCopied = "zab-resends-copied",
     /// A leader runs commands before the entries of earlier epochs are applied.
     ZabRunsAhead = "zab-runs-ahead",
+    /// A read that asks for a place in the order gets none.
+    ZabReadsUnordered = "zab-reads-unordered",
+    /// A read finds no value once its node has counted the time to live.
+    ZabEndsAlone = "zab-ends-alone",
+    /// The count of a new time to live begins with that of the one before.
+    ZabCountsOn = "zab-counts-on",
     /// A follower acknowledges entries beyond a gap.
     AckPastGap = "ack-past-gap",
     /// A local read does not wait for its session's own writes.

@@ -258,9 +258,7 @@ fn next<V: Values>(
             fresh(new)
         }
         I::SetIfAbsent(_) | I::SetIfEqual { .. } => state.clone(),
-        I::ExpireIn(tag) => {
-            state.clone().map(|held| Present { expiry: values.tag(*tag), ..held })
-        }
+        I::ExpireIn(tag) => state.clone().map(|held| Present { expiry: values.tag(*tag), ..held }),
         I::Persist => state.clone().map(|held| Present { expiry: None, ..held }),
         I::GetDel | I::Del | I::Expire(None) => None,
         I::Expire(tag @ Some(_)) => state.clone().filter(|present| present.expiry != *tag),

@@ -14,6 +14,7 @@ use types::wire::put_varint;
 use types::{Change, Clock, ExpiryChange, Key, Malformed, Reader, Reply, TimeToLive, View, Wire};
 
 use super::countdown::{Countdown, Started};
+use crate::mutation::{self, Mutation};
 use crate::protocol::Scope;
 use crate::register_cache::Weight;
 use crate::uptime::Uptime;
@@ -96,9 +97,12 @@ impl<V: Copy + Eq> Content<V> {
         let held = held.and_then(|held| held.expiry);
         let expiry = self.expiry.map(|expiry| {
             let known = held.filter(|held| held.set_by == expiry.set_by);
-            let (ttl, started) = match known {
-                Some(known) => (known.ttl, known.started),
-                None => (expiry.ttl, Started::anew(Some(expiry.ttl), uptime)),
+            let (ttl, started) = match (known, held) {
+                (Some(known), _) => (known.ttl, known.started),
+                (None, Some(held)) if mutation::is(Mutation::ZabCountsOn) => {
+                    (expiry.ttl, held.started)
+                }
+                (None, _) => (expiry.ttl, Started::anew(Some(expiry.ttl), uptime)),
             };
             Expiry { ttl, started, ..expiry }
         });
@@ -123,6 +127,15 @@ impl<V: Copy + Eq> Content<V> {
     #[must_use]
     pub fn is_over(&self, uptime: &dyn Uptime, unix: Millis) -> bool {
         self.value.is_some() && self.countdown(uptime, unix) == Countdown::Over
+    }
+
+    /// Answers a read by this content though its time may be over: no change has ended it yet.
+    /// `None` if it would change the content.
+    pub fn read<R, S, M>(&self, cx: &mut Scope<'_, R, S, M>, command: &[u8]) -> Option<Reply> {
+        let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
+        let rest = self.countdown(cx.uptime, cx.unix).rest();
+        let applied = cx.update.apply(self.view(rest), command, clock);
+        (applied.change == Change::None).then_some(applied.reply)
     }
 
     /// Runs a command on this content. `next` names the change that it may be.

@@ -58,6 +58,18 @@ impl Reads {
         self.sessions.entry(read.request.session).or_default().push(read);
     }
 
+    /// All reads of a session come behind this write: those that are parked again, and then the
+    /// others.
+    pub fn put_behind(&mut self, session: SessionId, write: u64, again: Vec<Read>) {
+        self.len += again.len();
+        if again.is_empty() && !self.sessions.contains_key(&session) {
+            return;
+        }
+        let reads = self.sessions.entry(session).or_default();
+        reads.splice(..0, again);
+        reads.iter_mut().for_each(|read| (read.behind, read.after) = (Some(write), write));
+    }
+
     /// A write is applied, or has ended: the reads behind it wait for it no more.
     pub fn free(&mut self, session: SessionId, write: u64) {
         let reads = self.sessions.get_mut(&session).into_iter().flatten();

@@ -103,6 +103,14 @@ impl Requests {
         self.writes.insert(self.next_id, write);
     }
 
+    /// Makes a read take a place among the writes. All reads that its session waits for came after
+    /// it, and come behind it now: those that `came` with it, and then the others.
+    pub fn add_read(&mut self, request: Request, deadline: Nanos, came: Vec<Read>) {
+        let session = request.session;
+        self.add_write(request, deadline);
+        self.reads.put_behind(session, self.next_id, came);
+    }
+
     /// True if a write of this session is not applied yet.
     pub fn has_write(&self, session: SessionId) -> bool {
         self.last_writes.contains_key(&session)
@@ -116,6 +124,11 @@ impl Requests {
     /// Takes the reads that wait for no write any more, and for no entry.
     pub fn take_reads(&mut self, visible: u64) -> Vec<Read> {
         self.reads.take_free(visible)
+    }
+
+    /// Writes of the session that came after the read are not applied yet.
+    pub fn is_passed(&self, read: &Read) -> bool {
+        self.last_writes.get(&read.request.session).is_some_and(|last| *last > read.after)
     }
 
     /// All reads wait for this entry, too.
@@ -296,6 +309,17 @@ mod tests {
         requests.take_due(FIRST, Nanos(0), 9);
         requests.on_applied(FIRST, 2, 9);
         assert!(!requests.has_write(SessionId(7)) && requests.is_empty());
+    }
+
+    /// The first one's key is over here: only its place in the order tells what it sees.
+    #[test]
+    fn read_never_comes_before_an_earlier_one_in_the_order() {
+        let mut requests = Requests::default();
+        requests.park(request(2, Access::Read), Nanos(100), 7);
+        requests.add_read(request(1, Access::Read), Nanos(100), Vec::new());
+        requests.take_due(FIRST, Nanos(0), 9);
+        assert!(requests.take_reads(7).is_empty());
+        assert_eq!(requests.on_applied(FIRST, 1, 7).1.len(), 1);
     }
 
     /// A worker that lags gets the write's entry before it may answer the read.

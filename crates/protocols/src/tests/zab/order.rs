@@ -1,6 +1,6 @@
 //! The judge: one order over all keys that explains every answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use types::{Access, Command, Key, Outcome, Reply, Tag};
@@ -175,6 +175,7 @@ impl Order {
     /// The states of each key with the places from which on it had them.
     fn states(&self, places: &BTreeMap<Tag, u64>) -> Result<States, String> {
         let mut states = States::new();
+        let mut expiring = BTreeSet::new();
         let tags: BTreeMap<u64, Tag> = places.iter().map(|(&tag, &index)| (index, tag)).collect();
         for (&index, placed) in &self.placed {
             let of_key = states.entry(placed.key.clone()).or_insert_with(|| vec![(0, None)]);
@@ -183,7 +184,17 @@ impl Order {
                 of_key.push((index, None));
                 continue;
             };
-            let (value, reply) = self.ops[&tag].what.run(tag, before.as_deref());
+            let what = self.ops[&tag].what;
+            let (mut value, mut reply) = what.run(tag, before.as_deref());
+            if reply != placed.reply && expiring.contains(&placed.key) {
+                // Its time was over at the leader.
+                (value, reply) = what.run(tag, None);
+            }
+            match what {
+                Do::SetExpiring => expiring.insert(placed.key.clone()),
+                Do::Set => expiring.remove(&placed.key),
+                _ => false,
+            };
             if reply != placed.reply {
                 return Err(format!(
                     "{tag:?} at {index} answers {:?}, not {reply:?}",

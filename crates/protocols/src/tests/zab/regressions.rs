@@ -152,3 +152,38 @@ fn late_copy_of_a_promise_is_void() {
     world.done(C, 0, Do::ReadLast);
     assert_eq!(world.judge(), Ok(()));
 }
+
+/// A session's reads wait while the time of their key ends, and its next write waits behind them.
+#[test]
+fn read_of_an_ended_key_comes_before_later_writes() {
+    let mut world = World::led(PLAN);
+    world.done(C, 0, Do::SetExpiring);
+    world.held.push((C, A, "Write {"));
+    for (key, what) in [(1, Do::Set), (0, Do::Get), (0, Do::Append)] {
+        world.ask(C, SESSION, key, what);
+    }
+    world.pass(105);
+    world.held.clear();
+    world.pass(50);
+    assert_eq!(world.order.open(), []);
+    assert_eq!(world.judge(), Ok(()));
+}
+
+/// The key of the first read has ended at this node: the read takes a place in the order.
+#[test]
+fn read_waits_for_an_earlier_one_in_the_order() {
+    let mut world = World::led(PLAN);
+    world.done(C, 0, Do::SetExpiring);
+    world.held.push((C, A, "Write {"));
+    let asks = [(1, Do::Set), (0, Do::Get), (2, Do::Get)];
+    let asked = asks.map(|(key, what)| world.ask(C, SESSION, key, what));
+    world.pass(105);
+    let first = world.take(C, A, "Write {");
+    first.into_iter().for_each(|letter| world.deliver(letter));
+    assert!(world.pass_until(|world| world.is_answered(asked[0])));
+    assert!(!world.is_answered(asked[1]) && !world.is_answered(asked[2]));
+    world.held.clear();
+    assert!(world.pass_until(|world| world.is_answered(asked[2])));
+    assert!(world.is_answered(asked[1]));
+    assert_eq!(world.judge(), Ok(()));
+}

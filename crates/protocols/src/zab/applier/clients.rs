@@ -1,6 +1,8 @@
 //! Requests of this node's clients.
 
-use types::{Access, Key, Outcome, Tag};
+use std::collections::VecDeque;
+
+use types::{Access, Key, Outcome, Reply, Tag};
 
 use super::super::context::{Cx, tell};
 use super::super::epoch::Zxid;
@@ -12,7 +14,7 @@ use super::{Applier, content_of};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Request, Scanned, ScannedRegister};
-use crate::toolkit::content::Effect;
+use crate::toolkit::content::Content;
 
 /// Writes repeated at a time.
 const AGAIN_MAX: usize = 64;
@@ -33,7 +35,8 @@ impl Applier {
                 cx.cache.pin(&request.key);
                 self.requests.park(request, deadline, needs);
             } else {
-                self.read(cx, request);
+                let ordered = self.read(cx, request, false);
+                ordered.into_iter().for_each(|request| self.order(request, Vec::new()));
             }
         } else {
             self.write(request);
@@ -51,25 +54,46 @@ impl Applier {
         self.is_serving() && (!is_behind || mutation::is(Mutation::ZabReadsBehind))
     }
 
-    /// Answers from this node's applied state.
-    fn read(&mut self, cx: &mut Cx<'_>, request: Request) {
+    /// Answers from this node's applied state. `is_passed`: later writes of the session wait.
+    /// Returns a read that has to take a place in the order.
+    fn read(&mut self, cx: &mut Cx<'_>, request: Request, is_passed: bool) -> Option<Request> {
         let Some((index, content)) = content_of(cx, &request.key) else {
             cx.fx.reply(request.tag, Outcome::NoQuorum);
-            return self.lose(cx);
+            self.lose(cx);
+            return None;
         };
-        // The end of a key is an entry like any other. The leader decides.
-        if content.is_over(cx.uptime, cx.unix) {
-            return self.write(request);
+        // The end of a key is an entry like any other: the leader decides. A read that came before
+        // other writes takes no place behind them, and sees the key until its end is applied.
+        let is_over = content.is_over(cx.uptime, cx.unix);
+        if is_over && mutation::is(Mutation::ZabEndsAlone) {
+            let reply =
+                Content::<Zxid>::DELETED.read(cx, &request.command.body).unwrap_or(Reply::Null);
+            cx.fx.reply(request.tag, Outcome::Reply(reply));
+            return None;
         }
-        match content.run(cx, Zxid::default(), &request.command.body) {
-            Effect::Unchanged { reply } => {
+        if is_over && !is_passed {
+            return Some(request);
+        }
+        match content.read(cx, &request.command.body) {
+            Some(reply) => {
                 // The entry that removed a register is not known.
                 self.expose(if content.is_empty() { self.progress.visible } else { index });
                 cx.fx.reply(request.tag, Outcome::Reply(reply));
+                None
             }
-            // It changes the state although its access says otherwise.
-            Effect::Changed { .. } => self.write(request),
+            // Its command changes the state although its access says otherwise.
+            None if is_passed => {
+                cx.fx.reply(request.tag, Outcome::NoQuorum);
+                None
+            }
+            None => Some(request),
         }
+    }
+
+    /// Gives a read a place among the writes, and those that came with it later places.
+    fn order(&mut self, request: Request, came: Vec<Read>) {
+        let deadline = request.asked_at + self.env.request_timeout;
+        self.requests.add_read(request, deadline, came);
     }
 
     /// Answers reads and begins listings that may go on.
@@ -87,9 +111,17 @@ impl Applier {
     }
 
     pub(super) fn answer(&mut self, cx: &mut Cx<'_>, reads: Vec<Read>) {
-        for read in reads {
+        let mut reads = VecDeque::from(reads);
+        while let Some(read) = reads.pop_front() {
             let key = read.request.key.clone();
-            self.read(cx, read.request);
+            let is_passed = self.requests.is_passed(&read);
+            if let Some(request) = self.read(cx, read.request, is_passed) {
+                let session = request.session;
+                let is_of_it = |read: &Read| read.request.session == session;
+                let (came, others): (Vec<_>, Vec<_>) = reads.into_iter().partition(is_of_it);
+                reads = others.into();
+                self.order(request, came);
+            }
             cx.cache.unpin(&key);
         }
     }
