@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::Prng;
+use checker::model::kv::KvInput;
 use types::{Key, Outcome, Reply, SessionId, Tag};
 
 use crate::invariants::session_order;
@@ -19,6 +20,7 @@ const RASH_CHANCE: f64 = 0.02;
 /// Patient clients bear so many unknown outcomes, and one in so many more.
 const UNKNOWN_FEW: usize = 3;
 const UNKNOWN_ONE_IN: usize = 12;
+const ORDERED_SALT: u64 = 62;
 
 /// How an operation ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +81,8 @@ pub struct Clients {
     /// Operations of unknown outcome.
     unknown: usize,
     scripts: Scripts,
+    /// How often a read takes a place among the writes, and the draws for it.
+    ordered: (u32, Prng),
     /// Connections that speak RESP, if clients use them.
     lines: Option<RespConnections>,
     /// Replies so far to operations of several commands.
@@ -120,6 +124,7 @@ impl Clients {
             outstanding: 0,
             unknown: 0,
             scripts: Scripts::default(),
+            ordered: (0, Prng::new(0)),
             lines: None,
             heard: BTreeMap::new(),
             rng,
@@ -131,6 +136,19 @@ impl Clients {
         let window = self.retries.habits.window;
         self.lines =
             Some(RespConnections::new(nodes, window, Prng::new(self.rng.clone().next_u64())));
+    }
+
+    /// Lets so many of a million reads take places among the writes.
+    pub fn order_reads(&mut self, ppm: u32) {
+        self.ordered = (ppm, Prng::new(self.rng.clone().next_u64() ^ ORDERED_SALT));
+    }
+
+    fn draw_order(&mut self, (key, verb, input): ScriptStep) -> ScriptStep {
+        let is_read =
+            matches!(input, Input::Text(KvInput::Get | KvInput::Exists | KvInput::StrLen));
+        let (ppm, rng) = &mut self.ordered;
+        let is_ordered = is_read && verb == Verb::Plain && *ppm > 0 && rng.chance_ppm(*ppm);
+        (key, if is_ordered { Verb::Ordered } else { verb }, input)
     }
 
     /// Lets a client issue an operation of its choice if it may. True when it did.
@@ -153,6 +171,7 @@ impl Clients {
         let step = self.scripts.next(&mut self.rng, (client, index), &self.keys, id);
         let drawn = || (index, Verb::Plain, self.keys[index].mix.draw(&mut self.rng, id));
         let step = step.unwrap_or_else(drawn);
+        let step = self.draw_order(step);
         self.ask(world, client, step, None)
     }
 
@@ -266,7 +285,8 @@ impl Clients {
                         world.request(node, tag, SessionId(session), of, command)
                     }),
                     _ => {
-                        lines.say(world, (node, session), self.ops.len(), &[words]);
+                        let said = redis::lines(verb, words);
+                        lines.say(world, (node, session), self.ops.len(), &said);
                         true
                     }
                 }
@@ -409,19 +429,22 @@ impl Clients {
             let shown = format!("{reply:?}");
             let wrong = || format!("#{id} {:?} was answered {shown}", op.input);
             let reply = redis::heard(reply).ok_or_else(wrong)?;
-            let ended = match &op.input {
-                Input::Transaction(input) => {
-                    let heard = self.heard.entry(id).or_default();
-                    heard.push(reply);
-                    if heard.len() < input.replies() {
-                        continue;
-                    }
-                    let heard = self.heard.remove(&id).unwrap_or_default();
-                    let wrong = || format!("#{id} {input:?} was answered {heard:?}");
-                    input.ended(&heard).ok_or_else(wrong)?
-                }
-                input => redis::ended(input, &reply).ok_or_else(wrong)?,
+            let replies = match &op.input {
+                Input::Transaction(input) => input.replies(),
+                _ => redis::replies(op.verb),
             };
+            let heard = self.heard.entry(id).or_default();
+            heard.push(reply);
+            if heard.len() < replies {
+                continue;
+            }
+            let heard = self.heard.remove(&id).unwrap_or_default();
+            let ended = match &op.input {
+                Input::Transaction(input) => input.ended(&heard),
+                input => redis::ended_all(op.verb, input, &heard),
+            };
+            let wrong = || format!("#{id} {:?} was answered {heard:?}", op.input);
+            let ended = ended.ok_or_else(wrong)?;
             freed.extend(self.end(id, now, ended));
         }
         Ok(freed)

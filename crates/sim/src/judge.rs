@@ -2,19 +2,21 @@
 
 pub mod transactions;
 
+use std::collections::BTreeSet;
+
 use checker::history::{ClientId, History, OpId, Outcome};
 use checker::model::collection::{Collection, CollectionInput, CollectionOutput};
 use checker::model::keyed::Keyed;
 use checker::model::kv::{ExpiryTag, Kv, KvInput, KvOutput};
-use checker::sequential::{self, WriteOrder};
+use checker::sequential;
 use checker::{Limit, Verdict, linearizable};
 
-use crate::clients::{Clients, Ended};
+use crate::clients::{Clients, Ended, Op};
 use crate::clock::NOMINAL_PPM;
 use crate::run::Wrong;
 use crate::workload::mix::Mix;
 use crate::workload::operation::{Input, Output};
-use crate::workload::script;
+use crate::workload::script::{self, Verb};
 
 /// Effort per key; beyond it a history counts as undecided.
 const EXPLORED_MAX: u64 = 30_000;
@@ -59,14 +61,8 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
             _ => None,
         });
         numbers.push((op.key, id, number));
-        if let KvInput::SetExpiring(_, ExpiryTag(tag)) = *input
-            && !matches!(op.ended, Some((_, Ended::Failed)))
-        {
-            // It may vanish once a majority's clocks have counted its time, and not earlier.
-            let nanos = u128::from(op.ttl_millis) * 1_000_000 * u128::from(NOMINAL_PPM);
-            let at = op.invoked + (nanos / u128::from(majority_rate_ppm)) as u64;
-            let expire = KvInput::Expire(Some(ExpiryTag(tag)));
-            history.invoke(ClientId(u64::MAX - tag), expire, at);
+        if let Some((tag, at)) = end_of_life(op, input, majority_rate_ppm) {
+            history.invoke(ClientId(u64::MAX - tag.0), KvInput::Expire(Some(tag)), at);
         }
     }
     let mut undecided = 0;
@@ -96,6 +92,17 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
         }
     }
     Ok(undecided)
+}
+
+/// When the time to live that an operation gives may be over: once `majority_rate_ppm` has counted
+/// it, and not earlier.
+fn end_of_life(op: &Op, input: &KvInput, majority_rate_ppm: u64) -> Option<(ExpiryTag, u64)> {
+    let (KvInput::SetExpiring(_, tag) | KvInput::ExpireIn(tag)) = *input else { return None };
+    if matches!(op.ended, Some((_, Ended::Failed))) {
+        return None;
+    }
+    let nanos = u128::from(op.ttl_millis) * 1_000_000 * u128::from(NOMINAL_PPM);
+    Some((tag, op.invoked + (nanos / u128::from(majority_rate_ppm)) as u64))
 }
 
 /// An operation without its input.
@@ -162,28 +169,62 @@ fn answers_to_lines(clients: &Clients) -> Result<Vec<Option<(u64, Ended)>>, Wron
     sent.iter().enumerate().map(answer).collect()
 }
 
-/// Checks all keys together: writes linearizable, reads in their session's order. Returns 1 for an
-/// undecided history. Values do not expire.
+/// Checks all keys together: writes and ordered reads are linearizable, other reads are in the
+/// order of their sessions. Returns 1 for an undecided history. `fastest_rate_ppm` is the rate of
+/// the fastest clock: any node may lead, and then counts times to live alone.
 ///
 /// # Errors
 /// The outcomes that no order explains.
-pub fn sequential(clients: &Clients) -> Result<u64, Wrong> {
+pub fn sequential(clients: &Clients, fastest_rate_ppm: u64) -> Result<u64, Wrong> {
+    script::check(&clients.ops, &clients.keys, fastest_rate_ppm)
+        .map_err(|(key, reason)| Wrong::of_key(key, reason))?;
+    match check_sequential(clients, fastest_rate_ppm, |_| true) {
+        Verdict::Holds { .. } => return Ok(0),
+        Verdict::Violation(violation) => {
+            return Err(format!("the whole is {violation}").into());
+        }
+        Verdict::Undecided { .. } => {}
+    }
+    // What is wrong on one key alone is wrong as a whole.
+    for key in 0..clients.keys.len() {
+        if let Verdict::Violation(violation) =
+            check_sequential(clients, fastest_rate_ppm, |it| it == key)
+        {
+            return Err(Wrong::of_key(key, format!("key k{key} is {violation}")));
+        }
+    }
+    Ok(1)
+}
+
+fn check_sequential(
+    clients: &Clients,
+    fastest_rate_ppm: u64,
+    is_of: impl Fn(usize) -> bool,
+) -> Verdict {
     let mut history: History<(usize, KvInput), KvOutput> = History::new();
-    for op in &clients.ops {
-        // Protocols that promise no more than this order run no commands on collections.
+    let mut ordered = BTreeSet::new();
+    for op in clients.ops.iter().filter(|op| is_of(op.key)) {
+        // Protocols that promise no more than this order run no commands on collections. Keys of
+        // locks expire under a condition, which the model does not know.
         let Input::Text(input) = &op.input else { continue };
+        if clients.keys[op.key].mix == Mix::Lock {
+            continue;
+        }
         let call = Call { client: op.session, invoked: op.invoked, ended: op.ended.as_ref() };
-        call.record(&mut history, &(op.key, input.clone()), |output| match output {
+        let id = call.record(&mut history, &(op.key, input.clone()), |output| match output {
             Output::Text(output) => Some(output.clone()),
             _ => None,
         });
+        if op.verb == Verb::Ordered {
+            ordered.insert(id);
+        }
+        if let Some((tag, at)) = end_of_life(op, input, fastest_rate_ppm) {
+            let expire = (op.key, KvInput::Expire(Some(tag)));
+            history.invoke(ClientId(u64::MAX - tag.0), expire, at);
+        }
     }
     let limit = Limit { explored_max: EXPLORED_MAX };
-    match sequential::check(&Keyed::new(Kv), &history, WriteOrder::RealTime, limit) {
-        Verdict::Holds { .. } => Ok(0),
-        Verdict::Violation(violation) => Err(format!("the whole is {violation}").into()),
-        Verdict::Undecided { .. } => Ok(1),
-    }
+    sequential::check_ordered(&Keyed::new(Kv), &history, &ordered, limit)
 }
 
 #[cfg(test)]
@@ -193,8 +234,7 @@ mod tests {
     use types::Key;
 
     use super::*;
-    use crate::clients::{Op, SimKey};
-    use crate::workload::script::Verb;
+    use crate::clients::SimKey;
 
     fn push(text: &str) -> CollectionInput {
         CollectionInput::Push(End::Tail, vec![Bytes::from(text)])
@@ -202,6 +242,51 @@ mod tests {
 
     fn item(text: &str) -> CollectionOutput {
         CollectionOutput::Item(Some(Bytes::from(text)))
+    }
+
+    fn op(session: u64, input: KvInput, output: KvOutput, times: (u64, u64)) -> Op {
+        Op {
+            client: 0,
+            session,
+            node: 0,
+            key: 0,
+            input: input.into(),
+            verb: Verb::Plain,
+            ttl_millis: 10,
+            line: None,
+            invoked: times.0,
+            ended: Some((times.1, Ended::Returned(Output::Text(output)))),
+        }
+    }
+
+    fn judge_order(ops: Vec<Op>) -> bool {
+        let mut clients = Clients::by_hand();
+        clients.keys.push(SimKey { key: Key::new(b"k0"), mix: Mix::Lifetimes });
+        clients.ops = ops;
+        sequential(&clients, NOMINAL_PPM) == Ok(0)
+    }
+
+    #[test]
+    fn stale_read_is_wrong_in_the_order_only() {
+        let set = || op(1, KvInput::Set(Bytes::from("a")), KvOutput::Done, (1, 2));
+        let stale = |verb| Op { verb, ..op(2, KvInput::Get, KvOutput::Value(None), (3, 4)) };
+        assert!(judge_order(vec![set(), stale(Verb::Plain)]));
+        assert!(!judge_order(vec![set(), stale(Verb::Ordered)]));
+    }
+
+    #[test]
+    fn key_that_ends_early_is_found() {
+        const MILLI: u64 = 1_000_000;
+        let set = || op(1, KvInput::Set(Bytes::from("a")), KvOutput::Done, (0, MILLI));
+        let prolong = || {
+            let input = KvInput::ExpireIn(ExpiryTag(1));
+            op(1, input, KvOutput::Integer(1), (2 * MILLI, 3 * MILLI))
+        };
+        let gone = |at| op(1, KvInput::Del, KvOutput::Integer(0), (at, at + MILLI));
+        assert!(!judge_order(vec![set(), prolong(), gone(10 * MILLI)]));
+        assert!(judge_order(vec![set(), prolong(), gone(12 * MILLI)]));
+        let persist = op(1, KvInput::Persist, KvOutput::Integer(1), (4 * MILLI, 5 * MILLI));
+        assert!(!judge_order(vec![set(), prolong(), persist, gone(99 * MILLI)]));
     }
 
     /// One answer after the other.

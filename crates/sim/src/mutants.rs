@@ -138,6 +138,7 @@ fn config_of(protocol: &str) -> SimConfig {
 fn config_of_mistake(protocol: &str, mutation: Mutation) -> SimConfig {
     let mix = match mutation {
         Mutation::EndUnstored => Some(Mix::PlainExpiry),
+        Mutation::ZabEndsAlone | Mutation::ZabCountsOn => Some(Mix::Lifetimes),
         Mutation::ExpireByOne if protocol == "abd" => Some(Mix::PlainExpiry),
         _ => mutation.name().starts_with("once-").then_some(Mix::Retries),
     };

@@ -153,6 +153,8 @@ pub struct Profile {
     pub gaps: Vec<(Fault, u64)>,
     /// How often a node crashes right after it sent a message.
     pub crash_after_turn_ppm: u32,
+    /// How often a read takes a place among the writes, in parts per million.
+    pub ordered_ppm: u32,
     /// For how long lines under `ONCE` are repeated and remembered.
     pub habits: Habits,
     /// How often a client rests for longer than lines are remembered.
@@ -173,8 +175,8 @@ pub struct Given {
     pub faults: FaultSet,
     /// The protocol runs commands whose effect depends on the state.
     pub read_modify_write: bool,
-    /// The protocol keeps values with a time to live.
-    pub expires: bool,
+    /// Reads that ask for it take places among the writes, others lag.
+    pub orders_reads: bool,
     /// The protocol sends deltas of long values.
     pub tells_changes: bool,
     /// The protocol has one order over all keys, and so one worker per node.
@@ -212,8 +214,7 @@ impl Profile {
         let mut links = draw_links(rng, faults, theme);
         links.distance = given.distance.unwrap_or_default();
         let (replicas, group_size) = draw_replicas(rng, given);
-        let (clocks, majority_rate_ppm) =
-            draw_clocks(rng, (given.nodes, replicas), faults, given.needs_config);
+        let (clocks, majority_rate_ppm) = draw_clocks(rng, (given.nodes, replicas), faults, given);
         let clients = rng.between(2, 8) as usize;
         let pipeline = *rng.pick(&[1, 1, 2, 6]);
         let think_max = *rng.pick(&[1, MILLI / 2, 3 * MILLI]);
@@ -272,6 +273,7 @@ impl Profile {
                 let mut keys = draw_scripts(&mut scripts, draw_keys(rng, theme, given), given);
                 draw_collections(rng, &mut keys, given);
                 draw_plain_expiry(rng, &mut keys, given);
+                draw_lifetimes(rng, &mut keys, given);
                 keys
             },
             ttl_max: (length / MILLI / 4).clamp(2, 60),
@@ -280,6 +282,7 @@ impl Profile {
                 true => rng.between(500, 5_000) as u32,
                 false => 0,
             },
+            ordered_ppm: draw_ordered(rng, given),
             habits: Habits::default(),
             rest_ppm: 0,
             fault_len_max,
@@ -388,6 +391,9 @@ const COLLECTIONS_SALT: u64 = 58;
 /// Runs with times to live under a protocol with plain writes only.
 const PLAIN_EXPIRY_CHANCE: f64 = 0.3;
 const PLAIN_EXPIRY_SALT: u64 = 60;
+const LIFETIMES_CHANCE: f64 = 0.3;
+const LIFETIMES_SALT: u64 = 61;
+const ORDERED_SALT: u64 = 62;
 /// Share of runs with transactions.
 const TRANSACTIONS_CHANCE: f64 = 0.08;
 const TRANSACTIONS_SALT: u64 = 59;
@@ -482,7 +488,7 @@ fn draw_clocks(
     rng: &mut Prng,
     (nodes, replicas): (usize, usize),
     faults: FaultSet,
-    needs_config: bool,
+    given: &Given,
 ) -> (Vec<Clock>, u64) {
     let mut rates = vec![NOMINAL_PPM; nodes];
     if faults.has(Fault::Drift) {
@@ -490,7 +496,7 @@ fn draw_clocks(
             *rate = rng.between(NOMINAL_PPM - 300, NOMINAL_PPM + 300);
         }
         // Leases rest on rates that are wrong by a hundredth at most.
-        let far = if needs_config {
+        let far = if given.needs_config {
             [990_000, 1_000_000, 1_010_000]
         } else {
             [300_000, 1_000_000, 3_000_000]
@@ -503,8 +509,9 @@ fn draw_clocks(
         .collect();
     let mut sorted = rates;
     sorted.sort_unstable();
-    // One member finds a time to live over, where members are configured.
-    let counting = if needs_config { 1 } else { replicas / 2 + 1 };
+    // One member finds a time to live over, where members are configured or one of them leads.
+    let counts_alone = given.needs_config || given.total_order;
+    let counting = if counts_alone { 1 } else { replicas / 2 + 1 };
     (clocks, sorted[nodes - counting])
 }
 
@@ -521,13 +528,12 @@ fn draw_keys(rng: &mut Prng, theme: Theme, given: &Given) -> Vec<Mix> {
         Theme::Deletes => deletes,
         _ => *rng.pick(mixes),
     });
-    let kept = |mix| if mix == Mix::Expiry && !given.expires { Mix::All } else { mix };
-    drawn.map(kept).collect()
+    drawn.collect()
 }
 
 /// Sometimes adds the keys of scripts.
 fn draw_scripts(rng: &mut Prng, mut keys: Vec<Mix>, given: &Given) -> Vec<Mix> {
-    if given.read_modify_write && given.expires && rng.chance(SCRIPT_CHANCE) {
+    if given.read_modify_write && rng.chance(SCRIPT_CHANCE) {
         keys.extend([Mix::Lock, Mix::Fence]);
     }
     if given.read_modify_write && rng.chance(SCRIPT_CHANCE) {
@@ -550,10 +556,29 @@ fn draw_collections(rng: &Prng, keys: &mut [Mix], given: &Given) {
 /// Plain writes may have a time to live, too. Drawn apart.
 fn draw_plain_expiry(rng: &Prng, keys: &mut [Mix], given: &Given) {
     let apart = &mut Prng::new(rng.clone().next_u64() ^ PLAIN_EXPIRY_SALT);
-    if !given.read_modify_write && given.expires && apart.chance(PLAIN_EXPIRY_CHANCE) {
+    if !given.read_modify_write && apart.chance(PLAIN_EXPIRY_CHANCE) {
         let is_plain = |mix: &&mut Mix| Mix::PLAIN.contains(mix);
         keys.iter_mut().filter(is_plain).for_each(|mix| *mix = Mix::PlainExpiry);
     }
+}
+
+/// Values of an order may be given a time to live, and keep it over other writes. Drawn apart.
+fn draw_lifetimes(rng: &Prng, keys: &mut [Mix], given: &Given) {
+    let apart = &mut Prng::new(rng.clone().next_u64() ^ LIFETIMES_SALT);
+    if given.total_order && apart.chance(LIFETIMES_CHANCE) {
+        let is_plain = |mix: &&mut Mix| Mix::EVERY.contains(mix);
+        for mix in keys.iter_mut().filter(is_plain) {
+            if apart.chance(0.5) {
+                *mix = Mix::Lifetimes;
+            }
+        }
+    }
+}
+
+/// Drawn apart.
+fn draw_ordered(rng: &Prng, given: &Given) -> u32 {
+    let apart = &mut Prng::new(rng.clone().next_u64() ^ ORDERED_SALT);
+    if given.orders_reads { *apart.pick(&[0, 300_000, 300_000, 1_000_000]) } else { 0 }
 }
 
 fn draw_gaps(rng: &mut Prng, faults: FaultSet, theme: Theme, length: u64) -> Vec<(Fault, u64)> {

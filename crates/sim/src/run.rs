@@ -197,8 +197,7 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         ops: config.ops,
         faults: config.faults.iter().filter(lives_with).filter(leaves_media).collect(),
         read_modify_write: properties.read_modify_write,
-        // No model of one order over all keys knows times to live.
-        expires: properties.consistency == Consistency::Linearizable,
+        orders_reads: properties.consistency == Consistency::SequentialReads,
         tells_changes: registration.name == RmwPaxos::NAME,
         spreads: config::knows_outsiders(registration) && config.media_faults == 0,
         total_order: properties.total_order,
@@ -321,6 +320,7 @@ impl Run {
         );
         clients.retries.habits = profile.habits;
         clients.patience = profile.patience;
+        clients.order_reads(profile.ordered_ppm);
         if profile.speech == Speech::Resp {
             clients.speak_resp(config.nodes);
         }
@@ -364,7 +364,9 @@ impl Run {
             Consistency::Linearizable => {
                 judge::linearizable(&self.clients, self.profile.majority_rate_ppm)?
             }
-            Consistency::SequentialReads => judge::sequential(&self.clients)?,
+            Consistency::SequentialReads => {
+                judge::sequential(&self.clients, self.profile.majority_rate_ppm)?
+            }
         };
         Ok(())
     }

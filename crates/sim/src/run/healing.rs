@@ -79,7 +79,7 @@ impl Run {
         self.clients.ops.iter().any(|op| {
             op.verb == Verb::Acquire
                 || match &op.input {
-                    Input::Text(KvInput::SetExpiring(..)) => true,
+                    Input::Text(KvInput::SetExpiring(..) | KvInput::ExpireIn(_)) => true,
                     Input::Transaction(input) => input.expires(),
                     _ => false,
                 }
@@ -127,7 +127,7 @@ impl Run {
                 seen.push(self.read_finally(key, node)?);
             }
             if seen.iter().all(|value| *value == seen[0]) && !has_expired(&seen[0]) {
-                return Ok(());
+                return self.end_lifetime(key);
             }
             if self.consistency == Consistency::SequentialReads {
                 // A leader without followers may take a while to notice.
@@ -144,6 +144,17 @@ impl Run {
             false => format!("nodes disagree for good: {seen:?}"),
         };
         Err(Wrong::of_key(key, reason))
+    }
+
+    /// A value whose time to live would be over by now has none.
+    fn end_lifetime(&mut self, key: usize) -> Result<(), Wrong> {
+        if self.profile.keys[key] != Mix::Lifetimes {
+            return Ok(());
+        }
+        match self.ask_finally(key, 0, KvInput::Persist.into())? {
+            Output::Text(KvOutput::Integer(0)) => Ok(()),
+            had => Err(Wrong::of_key(key, format!("long after its time PERSIST says {had:?}"))),
+        }
     }
 
     pub(super) fn read_finally(&mut self, key: usize, node: usize) -> Result<Output, Wrong> {

@@ -30,6 +30,8 @@ pub enum Mix {
     Expiry,
     /// The same with plain writes only.
     PlainExpiry,
+    /// Times to live that are given to values, and taken from them.
+    Lifetimes,
     /// Everything that does not expire.
     All,
     /// See [`script`](super::script), as the next two.
@@ -92,6 +94,7 @@ impl Mix {
         (Mix::Recreate, "recreate"),
         (Mix::Expiry, "expiry"),
         (Mix::PlainExpiry, "plain-expiry"),
+        (Mix::Lifetimes, "lifetimes"),
         (Mix::All, "all"),
         (Mix::Retries, "retries"),
         (Mix::Lists, "lists"),
@@ -220,6 +223,15 @@ impl Mix {
                 9 => KvInput::SetIfAbsent(value()),
                 10 => KvInput::Append(Bytes::from("+")),
                 _ => KvInput::Del,
+            },
+            Mix::Lifetimes => match below(rng, 12) {
+                0..4 => KvInput::Get,
+                4 => KvInput::Set(value()),
+                5 => KvInput::SetExpiring(value(), ExpiryTag(id)),
+                6..8 => KvInput::ExpireIn(ExpiryTag(id)),
+                8 | 9 => KvInput::Persist,
+                10 => KvInput::Append(Bytes::from("+")),
+                _ => KvInput::SetIfAbsent(value()),
             },
             // Commands of other clients on the keys of scripts.
             Mix::Lock | Mix::Fence | Mix::Bank => KvInput::Get,

@@ -27,6 +27,8 @@ pub fn words(input: &KvInput, key: &Key, ttl_millis: u64) -> Vec<Vec<u8>> {
         }
         KvInput::GetSet(value) => vec![b"GETSET", key, value.as_slice()],
         KvInput::GetDel => vec![b"GETDEL", key],
+        KvInput::ExpireIn(_) => vec![b"PEXPIRE", key, &ttl],
+        KvInput::Persist => vec![b"PERSIST", key],
         KvInput::Del | KvInput::Expire(_) => vec![b"DEL", key],
         KvInput::IncrBy(by) => return incr_by(key, *by),
         KvInput::Append(more) => vec![b"APPEND", key, more.as_slice()],
@@ -56,6 +58,22 @@ pub fn step_words(verb: Verb, input: &Input, key: &Key, ttl_millis: u64) -> Vec<
     words
 }
 
+/// The command lines of a request: one that is to be ordered chooses that before, and ends it.
+#[must_use]
+pub fn lines(verb: Verb, words: Vec<Vec<u8>>) -> Vec<Vec<Vec<u8>>> {
+    let level = |level: &[u8]| vec![b"CLIENT".to_vec(), b"CONSISTENCY".to_vec(), level.to_vec()];
+    match verb {
+        Verb::Ordered => vec![level(b"LINEARIZABLE"), words, level(b"LOCAL")],
+        _ => vec![words],
+    }
+}
+
+/// The number of replies to [`lines`].
+#[must_use]
+pub fn replies(verb: Verb) -> usize {
+    if verb == Verb::Ordered { 3 } else { 1 }
+}
+
 fn incr_by(key: &[u8], by: i64) -> Vec<Vec<u8>> {
     vec![b"INCRBY".to_vec(), key.to_vec(), by.to_string().into_bytes()]
 }
@@ -83,6 +101,20 @@ pub fn heard(reply: resp::Reply) -> Option<Reply> {
         resp::Reply::Array(all) => Reply::Array(all.into_iter().map(heard).collect::<Option<_>>()?),
         _ => return None,
     })
+}
+
+/// The outcome of a request with these replies to its [`lines`]; `None` for impossible ones.
+#[must_use]
+pub fn ended_all(verb: Verb, input: &Input, replies: &[Reply]) -> Option<Ended> {
+    let reply = match (verb, replies) {
+        (Verb::Ordered, [before, reply, after]) => {
+            let is_done = *before == Reply::OK && *after == Reply::OK;
+            is_done.then_some(reply)?
+        }
+        (_, [reply]) => reply,
+        _ => return None,
+    };
+    ended(input, reply)
 }
 
 /// The outcome of a request with this reply; `None` for an impossible reply.
@@ -120,6 +152,8 @@ fn ended_text(input: &KvInput, reply: &Reply) -> Option<Ended> {
             | KvInput::StrLen
             | KvInput::Del
             | KvInput::IncrBy(_)
+            | KvInput::ExpireIn(_)
+            | KvInput::Persist
             | KvInput::Append(_),
             Reply::Integer(integer),
         ) => KvOutput::Integer(*integer),
@@ -157,11 +191,14 @@ mod tests {
     use types::{Change, TimeToLive, Update, View};
 
     use super::*;
+    use crate::workload::update::tests::ttl_after;
 
     fn draw(rng: &mut base::Prng) -> KvInput {
         let value = Bytes::from(["0", "1", "2", "x"][rng.below(4) as usize]);
         let new = Bytes::from("2");
-        match rng.below(13) {
+        match rng.below(15) {
+            13 => KvInput::ExpireIn(ExpiryTag(2)),
+            14 => KvInput::Persist,
             0 => KvInput::Get,
             1 => KvInput::Set(value),
             2 => KvInput::SetExpiring(value, ExpiryTag(1)),
@@ -184,13 +221,15 @@ mod tests {
         let mut rng = base::Prng::new(1);
         let mut model = Kv.initial();
         let mut held: Option<bytes::Bytes> = None;
+        let mut ttl = TimeToLive::Never;
         for _ in 0..20_000 {
             let input = draw(&mut rng);
-            let view = View { value: held.as_deref(), ttl: TimeToLive::Never, ends: None };
+            let view = View { value: held.as_deref(), ttl, ends: None };
             let command = command(&words(&input, &Key::new(b"k"), 5)).expect("a command");
             let clock = Clock { unix: Millis(1), seed: 0 };
             let applied = Interpreter::default().apply(view, &command.body, clock);
             let reply = applied.reply;
+            ttl = ttl_after(&applied.change, ttl);
             match applied.change {
                 Change::Put { value, .. } => held = Some(value),
                 Change::Delete => held = None,

@@ -30,6 +30,8 @@ pub enum Verb {
     Acquire,
     /// `SetIfEqual` that deletes instead.
     Release,
+    /// A read that takes a place among the writes.
+    Ordered,
 }
 
 /// A client's progress with a lock.

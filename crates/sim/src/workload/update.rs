@@ -36,6 +36,8 @@ const ACQUIRE: u8 = 14;
 const RELEASE: u8 = 15;
 /// A command of the product follows.
 const REAL: u8 = 16;
+const EXPIRE_IN: u8 = 17;
+const PERSIST: u8 = 18;
 
 const NOT_AN_INTEGER: &[u8] = b"ERR not an integer";
 const OVERFLOW: &[u8] = b"ERR would overflow";
@@ -73,6 +75,12 @@ pub fn encode(input: &KvInput, ttl_millis: u64) -> Command {
             access
         }
         KvInput::Append(more) => op_with(&mut body, APPEND, more, Access::Update),
+        KvInput::ExpireIn(ExpiryTag(_)) => {
+            let access = op(&mut body, EXPIRE_IN, Access::Update);
+            put_varint(&mut body, ttl_millis);
+            access
+        }
+        KvInput::Persist => op(&mut body, PERSIST, Access::Update),
         // A delete whose reply the model does not judge.
         KvInput::Expire(_) => op(&mut body, REMOVE, Access::Delete),
     };
@@ -87,6 +95,10 @@ pub fn encode_step(verb: Verb, input: &Input, ttl_millis: u64) -> Command {
         Input::Collection(input) => return real(input),
         Input::Transaction(_) => unreachable!("sessions run transactions"),
     };
+    if verb == Verb::Ordered {
+        let Command { body, .. } = encode(input, ttl_millis);
+        return Command::new(Access::OrderedRead, body);
+    }
     let mut body = Vec::with_capacity(32);
     match (verb, input) {
         (Verb::Acquire, KvInput::SetIfAbsent(value)) => {
@@ -200,6 +212,13 @@ fn apply(view: View<'_>, body: &[u8]) -> Result<Applied, Malformed> {
         DEL => delete(Reply::Integer(1)),
         REMOVE if found.is_none() => Applied::unchanged(Reply::simple(ABSENT)),
         REMOVE => delete(DONE),
+        EXPIRE_IN if found.is_none() => integer(0),
+        EXPIRE_IN => {
+            let ttl = TimeToLive::After(Millis(reader.varint()?));
+            expire(ExpiryChange::Set(ttl))
+        }
+        PERSIST if found.is_none() || view.ttl == TimeToLive::Never => integer(0),
+        PERSIST => expire(NEVER),
         INCR_BY => incr_by(found, reader.u64()? as i64),
         APPEND => {
             let more = blob(&mut reader)?;
@@ -237,6 +256,10 @@ fn put(value: Bytes, expiry: ExpiryChange, reply: Reply) -> Applied {
     Applied { change: Change::Put { value, expiry }, reply }
 }
 
+fn expire(change: ExpiryChange) -> Applied {
+    Applied { change: Change::Expire(change), reply: Reply::Integer(1) }
+}
+
 fn delete(reply: Reply) -> Applied {
     Applied { change: Change::Delete, reply }
 }
@@ -250,11 +273,21 @@ fn error(text: &'static [u8]) -> Applied {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use checker::Model;
     use checker::model::kv::Kv;
 
     use super::*;
+
+    /// The time to live behind a change.
+    pub(crate) fn ttl_after(change: &Change, before: TimeToLive) -> TimeToLive {
+        match change {
+            Change::Put { expiry: ExpiryChange::Set(ttl), .. }
+            | Change::Expire(ExpiryChange::Set(ttl)) => *ttl,
+            Change::Delete => TimeToLive::Never,
+            Change::None | Change::Put { .. } | Change::Expire(ExpiryChange::Keep) => before,
+        }
+    }
 
     /// The commands and the model agree, step by step, on whatever sequence is drawn.
     #[test]
@@ -262,12 +295,14 @@ mod tests {
         let mut rng = base::Prng::new(1);
         let mut model = Kv.initial();
         let mut held: Option<Bytes> = None;
+        let mut ttl = TimeToLive::Never;
         for _ in 0..20_000 {
             let input = draw(&mut rng);
-            let found = View { value: held.as_deref(), ttl: TimeToLive::Never, ends: None };
+            let found = View { value: held.as_deref(), ttl, ends: None };
             let clock = Clock { unix: Millis(0), seed: 0 };
             let applied = SimUpdate.apply(found, &encode(&input, 5).body, clock);
             let output = output(&applied.reply).expect("a reply");
+            ttl = ttl_after(&applied.change, ttl);
             match applied.change {
                 Change::Put { value, .. } => held = Some(value),
                 Change::Delete => held = None,
@@ -283,7 +318,9 @@ mod tests {
     fn draw(rng: &mut base::Prng) -> KvInput {
         let value = kv::Bytes::from(["0", "1", "2", "x"][rng.below(4) as usize]);
         let new = kv::Bytes::from("2");
-        match rng.below(13) {
+        match rng.below(15) {
+            13 => KvInput::ExpireIn(ExpiryTag(2)),
+            14 => KvInput::Persist,
             0 => KvInput::Get,
             1 => KvInput::Set(value),
             2 => KvInput::SetExpiring(value, ExpiryTag(1)),
