@@ -40,7 +40,7 @@ pub enum Fault {
     Torn,
     /// A node starts again without its memory: a wiped disk, or `volatile`.
     Amnesia,
-    /// A durable record turns out damaged.
+    /// A durable record turns out damaged, or the records of a log on one node.
     Rot,
     /// A sector reverts to its content before a write that also changed the head of its page. An
     /// old head, or an old sector of the ring, looks valid: no engine promises to survive that.

@@ -291,9 +291,12 @@ fn may_forget(world: &World, node: usize) -> bool {
 }
 
 /// A majority of each replica set has this place, this node not counted. A group gives up the whole
-/// image of a member for any place.
+/// image of a member for any place, and a node of an order all that it has.
 fn may_lose(world: &World, node: usize, place: &Place) -> bool {
     let is_whole = |other| !world.medium(other).has_forgotten_anything();
+    if world.is_ordered() {
+        return may_forget(world, node);
+    }
     others_that(world, node, |other| !world.medium(other).has_forgotten(place))
         && world.group_survives(node, is_whole)
 }

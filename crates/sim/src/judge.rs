@@ -185,7 +185,7 @@ pub fn sequential(clients: &Clients, fastest_rate_ppm: u64) -> Result<u64, Wrong
         }
         Verdict::Undecided { .. } => {}
     }
-    // What is wrong on one key alone is wrong as a whole.
+    // A history that is wrong on one key alone is wrong as a whole.
     for key in 0..clients.keys.len() {
         if let Verdict::Violation(violation) =
             check_sequential(clients, fastest_rate_ppm, |it| it == key)

@@ -148,6 +148,7 @@ impl Medium {
     /// [`NotOpened`].
     pub fn open(&self, workers: usize) -> Result<Vec<Box<dyn Store>>, NotOpened> {
         match self {
+            Medium::Model(model) if model.has_damaged_log() => Err(NotOpened::Damaged),
             Medium::Model(model) => {
                 Ok(model.open(workers).into_iter().map(|store| Box::new(store) as _).collect())
             }
@@ -218,12 +219,13 @@ impl Medium {
         }
     }
 
-    /// Reverts a sector to an older state than the rest of its page, on media with sectors; see
-    /// [`Medium::damage`].
+    /// Reverts a sector to an older state than the rest of its page, on media with sectors, or a
+    /// record of a log; see [`Medium::damage`].
     pub fn roll_back(&self, mut may: impl FnMut(&Place) -> bool) -> bool {
         match self {
             Medium::Disk(disk) => may(&ANY_PLACE) && disk.roll_back(),
-            Medium::Model(_) | Medium::Pmem(_) | Medium::Volatile(_) => false,
+            Medium::Model(model) => model.roll_back_log(may),
+            Medium::Pmem(_) | Medium::Volatile(_) => false,
         }
     }
 

@@ -185,9 +185,6 @@ pub fn drawn(config: &SimConfig) -> Profile {
 fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
     let registration = registry::find(&config.protocol).expect("a protocol that exists");
     let properties = registration.properties;
-    // A log that goes back breaks its node's promises.
-    let lives_with =
-        |fault: &Fault| !properties.keeps_log || !matches!(fault, Fault::Rot | Fault::RollBack);
     // Findings after media faults must be due to them.
     let leaves_media =
         |fault: &Fault| config.media_faults == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
@@ -195,7 +192,7 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         nodes: config.nodes,
         replicas: config.replicas,
         ops: config.ops,
-        faults: config.faults.iter().filter(lives_with).filter(leaves_media).collect(),
+        faults: config.faults.iter().filter(leaves_media).collect(),
         read_modify_write: properties.read_modify_write,
         orders_reads: properties.consistency == Consistency::SequentialReads,
         tells_changes: registration.name == RmwPaxos::NAME,

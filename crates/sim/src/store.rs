@@ -130,6 +130,8 @@ struct ModelState {
     metas: BTreeMap<(Database, Shard), StoredCell>,
     /// Durable logs: the first index and the records.
     logs: BTreeMap<Database, (u64, VecDeque<Bytes>)>,
+    /// The last record of each log that cannot be read. It is found when the log is opened.
+    damaged_logs: BTreeMap<Database, u64>,
     forgotten: Shards,
     forgotten_durably: Shards,
     handles: Vec<WorkerQueue>,
@@ -167,6 +169,7 @@ impl ModelMedium {
             cells: BTreeMap::new(),
             metas: BTreeMap::new(),
             logs: BTreeMap::new(),
+            damaged_logs: BTreeMap::new(),
             forgotten: Shards::default(),
             forgotten_durably: Shards::default(),
             handles: Vec::new(),
@@ -235,16 +238,38 @@ impl ModelMedium {
         self.lock().forget_everything();
     }
 
-    /// Damages one durable record that `may` allows, drawn from all. False when there is none.
+    /// Damages one durable record that `may` allows, drawn from all and a log. False when there is
+    /// none.
     pub fn damage(&self, mut may: impl FnMut(&Place) -> bool) -> bool {
         let mut state = self.lock();
-        let places: Vec<Place> = state.places().filter(|place| may(place)).collect();
+        let mut places: Vec<Option<Place>> =
+            state.places().filter(|place| may(place)).map(Some).collect();
+        let log = state.draw_log(0).filter(|(database, _)| may(&place_of_log(*database)));
+        places.extend(log.map(|_| None));
         if places.is_empty() {
             return false;
         }
-        let place = state.rng.pick(&places).clone();
-        state.set_slot(&place, Some(StoredCell::Damaged));
+        match (state.rng.pick(&places).clone(), log) {
+            (Some(place), _) => state.set_slot(&place, Some(StoredCell::Damaged)),
+            (None, Some((database, index))) => state.damage_log(database, index),
+            (None, None) => {}
+        }
         true
+    }
+
+    /// Gives the place of a log's record its content from before. Later records reveal that when
+    /// the log is opened. So the last record stays: it would look as if it was never written.
+    pub fn roll_back_log(&self, mut may: impl FnMut(&Place) -> bool) -> bool {
+        let mut state = self.lock();
+        let log = state.draw_log(1).filter(|(database, _)| may(&place_of_log(*database)));
+        log.iter().for_each(|&(database, index)| state.damage_log(database, index));
+        log.is_some()
+    }
+
+    /// A log cannot be opened: the node has to be reset.
+    #[must_use]
+    pub fn has_damaged_log(&self) -> bool {
+        !self.lock().damaged_logs.is_empty()
     }
 
     /// True when anything of the place's shard is forgotten, noticed or not.
@@ -266,8 +291,14 @@ impl ModelMedium {
     pub fn has_forgotten_anything(&self) -> bool {
         let state = self.lock();
         !state.forgotten_durably.is_empty()
+            || !state.damaged_logs.is_empty()
             || state.places().any(|place| matches!(state.slot(&place), Some(StoredCell::Damaged)))
     }
+}
+
+/// Stands for a log in a question about a place. Damage to it is as bad as to all.
+fn place_of_log(database: Database) -> Place {
+    Place::Meta(database, Shard(0))
 }
 
 fn shard_of(place: &Place) -> (Database, Shard) {
@@ -351,6 +382,18 @@ impl ModelState {
         }
     }
 
+    /// A record of a log that has so many behind it.
+    fn draw_log(&mut self, behind: u64) -> Option<(Database, u64)> {
+        let mut lens = self.logs.iter().map(|(&it, log)| (it, log.0, log.1.len() as u64));
+        let (database, first, len) = lens.find(|(.., len)| *len > behind)?;
+        Some((database, first + self.rng.below(len - behind)))
+    }
+
+    fn damage_log(&mut self, database: Database, index: u64) {
+        let last = self.damaged_logs.entry(database).or_insert(index);
+        *last = index.max(*last);
+    }
+
     fn change_log(&mut self, database: Database, changes: LogChanges) {
         let log = self.logs.entry(database).or_insert((1, VecDeque::new()));
         let cuts_first = changes.cuts_first();
@@ -367,6 +410,9 @@ impl ModelState {
         if !cuts_first {
             cut_log(log, below);
         }
+        // Records that are cut off are not read any more.
+        let first = log.0;
+        self.damaged_logs.retain(|owner, last| *owner != database || *last >= first);
         let len: u64 = log.1.iter().map(|it| it.len() as u64 + LOG_RECORD_OVERHEAD).sum();
         assert!(len <= LOG_LEN, "a log of {LOG_LEN} bytes keeps {len}");
     }
@@ -559,6 +605,7 @@ impl ModelState {
         self.cells.clear();
         self.metas.clear();
         self.logs.clear();
+        self.damaged_logs.clear();
         self.forgotten_durably = Shards::all(self.databases);
         self.forgotten = self.forgotten_durably.clone();
     }

@@ -374,6 +374,12 @@ impl World {
         self.nodes[node].model.excuse();
     }
 
+    /// The protocol has one order over all keys.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        registry::find(self.config.protocol).is_some_and(|it| it.properties.total_order)
+    }
+
     /// The node's amnesia count.
     #[must_use]
     pub fn amnesia(&self, node: usize) -> AmnesiaCount {

@@ -74,7 +74,7 @@ pub enum KvInput {
     IncrBy(i64),
     /// `APPEND`: `Integer`, the new length in bytes.
     Append(Bytes),
-    /// `PEXPIRE`: `Integer`, 1 if the key exists. `Expire` with this tag may remove it from then on.
+    /// `PEXPIRE`: `Integer`, 1 if the key exists. `Expire` with this tag may remove it then.
     ExpireIn(ExpiryTag),
     /// `PERSIST`: `Integer`, 1 if the value had a time to live, which it no longer has.
     Persist,

@@ -311,7 +311,7 @@ mod tests {
         assert!(!requests.has_write(SessionId(7)) && requests.is_empty());
     }
 
-    /// The first one's key is over here: only its place in the order tells what it sees.
+    /// The first one's key is over here: only its place in the order decides its answer.
     #[test]
     fn read_never_comes_before_an_earlier_one_in_the_order() {
         let mut requests = Requests::default();

@@ -1,6 +1,7 @@
 //! The model medium keeps its promises.
 
 use super::*;
+use crate::medium::{Medium, MediumConfig, NotOpened};
 
 fn medium(durability: Durability) -> (ModelMedium, ModelStore) {
     let medium = ModelMedium::new(durability, &[Database(0)], 0, Prng::new(1));
@@ -129,4 +130,50 @@ fn scan_pages_through_unflushed_changes() {
         from_hash = next_hash;
     }
     assert_eq!(listed, keys);
+}
+
+/// A log with so many records.
+fn log_of(records: u64) -> (Medium, Box<dyn Store>) {
+    let config = MediumConfig::model(Durability::Pmem);
+    let medium = Medium::new(&config, &[Database(0)], Prng::new(1));
+    let mut store = medium.open(1).expect("nothing is damaged").remove(0);
+    let mut changes = LogChanges::default();
+    (1..=records).for_each(|index| changes.append(index, Bytes::from_static(b"record")));
+    store.change_log(Database(0), changes);
+    store.submit();
+    (medium, store)
+}
+
+#[test]
+fn node_with_a_damaged_log_is_reset() {
+    let (medium, _store) = log_of(1);
+    assert!(!medium.damage(|_| false) && !medium.has_forgotten_anything());
+    assert!(medium.damage(|_| true) && medium.has_forgotten_anything());
+    medium.crash(Survival::Prefix);
+    assert!(matches!(medium.open(1), Err(NotOpened::Damaged)));
+    medium.wipe();
+    let mut store = medium.open(1).expect("it is reset").remove(0);
+    assert!(store.open_log(Database(0)).records.is_empty());
+}
+
+/// It would look as if it was never written.
+#[test]
+fn last_record_of_a_log_never_rolls_back() {
+    let (medium, _store) = log_of(1);
+    assert!(!medium.roll_back(|_| true));
+    let (medium, _store) = log_of(2);
+    assert!(medium.roll_back(|_| true));
+    assert!(matches!(medium.open(1), Err(NotOpened::Damaged)));
+}
+
+#[test]
+fn damaged_record_that_is_cut_off_is_never_read() {
+    let (medium, mut store) = log_of(2);
+    assert!(medium.roll_back(|_| true));
+    let mut changes = LogChanges::default();
+    changes.append(3, Bytes::from_static(b"record"));
+    changes.cut(1 + CUT_RETURNS);
+    store.change_log(Database(0), changes);
+    store.submit();
+    assert!(!medium.has_forgotten_anything() && medium.open(1).is_ok());
 }
