@@ -398,7 +398,7 @@ fn held(reader: &mut Reader<'_>) -> Result<Held, Malformed> {
         0 => Held::Silent,
         1 => Held::Absent,
         2 => {
-            let round = String::from_utf8(reader.blob(64)?.to_vec()).map_err(|_| Malformed)?;
+            let round = String::from_utf8(reader.blob(96)?.to_vec()).map_err(|_| Malformed)?;
             let version = reader.varint()?;
             let is_tombstone = reader.u8()? == 1;
             let value_len = usize::try_from(reader.varint()?).map_err(|_| Malformed)?;

@@ -175,7 +175,9 @@ impl Craq {
         let register = super::register_of(cx, key);
         super::hand_on_again(cx, key, register, has_next);
         // It may have fallen silent since.
-        if !has_next || self.heard_at + super::stall(cx) <= cx.now {
+        let stall = super::stall(cx);
+        let is_silent = |next| self.stalls.is_silent(next, stall, cx.now);
+        if !has_next || chain::next(cx).is_some_and(is_silent) {
             self.look_stalled(cx, since);
         }
     }

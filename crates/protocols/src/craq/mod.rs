@@ -92,13 +92,10 @@ use crate::toolkit::content::{Content, Effect};
 use crate::toolkit::ends::Ends;
 use crate::toolkit::lanes::Lanes;
 use crate::toolkit::no_meta::NoMeta;
+use crate::toolkit::stalls::Stalls;
 use crate::toolkit::sweep::Sweep;
 use crate::uptime::Uptime;
 
-/// Times of a stall after which one version is no longer late, but stuck.
-const LATE: u64 = 8;
-/// Between two reports of the next member.
-const TELL_AGAIN: Nanos = Nanos::from_millis(50);
 /// A value of more bytes is acknowledged to the member before it, ahead of the chain.
 const LONG: usize = 64 << 10;
 /// Keys with work in progress, and steered requests.
@@ -120,10 +117,7 @@ pub struct Craq {
     streams: Streams,
     /// Versions that came here again, since when, and whether the next member holds them.
     stalled: BTreeMap<Key, (Nanos, bool)>,
-    /// When the next member last acknowledged a version.
-    heard_at: Nanos,
-    /// When the next member was last reported.
-    told_at: Nanos,
+    stalls: Stalls,
     renewals: Renewals,
     /// When times to live are over.
     ends: Ends,
@@ -159,8 +153,7 @@ impl Member for Craq {
             open: BTreeSet::new(),
             streams: Streams::default(),
             stalled: BTreeMap::new(),
-            heard_at: Nanos::ZERO,
-            told_at: Nanos::ZERO,
+            stalls: Stalls::default(),
             renewals: Renewals::default(),
             ends: Ends::new(ENDS),
             sweep: Sweep::new(SWEEP),
@@ -189,7 +182,7 @@ impl Member for Craq {
     fn install(&mut self, cx: &mut Cx<'_, '_>) {
         self.streams.clear();
         self.stalled.clear();
-        (self.heard_at, self.told_at) = (cx.now, Nanos::ZERO);
+        self.stalls.begin(cx.now);
         self.renewals.clear();
         self.floors.clear();
         for key in self.lanes.keys() {
@@ -455,17 +448,11 @@ impl Craq {
         has_next
     }
 
-    /// Reports a next member that acknowledges no version at all. Under load, one may be late, but
-    /// not for long.
+    /// Reports a next member that holds versions up.
     fn look_stalled(&mut self, cx: &mut Cx<'_, '_>, since: Nanos) {
-        let stall = stall(cx);
-        let is_silent = since.max(self.heard_at) + stall <= cx.now;
-        let is_late = since + Nanos(LATE * stall.0) <= cx.now;
-        // Thousands of keys may tell the same.
-        if (is_silent || is_late) && self.told_at + TELL_AGAIN <= cx.now {
-            self.told_at = cx.now;
-            let next = chain::next(cx);
-            cx.fx.suspects.extend(next);
+        let Some(next) = chain::next(cx) else { return };
+        if self.stalls.is_due(next, since, stall(cx), cx.now) {
+            cx.fx.suspect(next);
         }
     }
 
@@ -473,7 +460,7 @@ impl Craq {
         if chain::next(cx) != Some(from) {
             return;
         }
-        self.heard_at = cx.now;
+        self.stalls.hear(from, cx.now);
         let is_held = matches!(held(cx, key), Held::Dirty(held) if held == version);
         if is_held && (self.stalled.len() < REQUESTS_MAX || self.stalled.contains_key(key)) {
             self.stalled.entry(key.clone()).or_insert((cx.now, true)).1 = true;
@@ -495,7 +482,7 @@ impl Craq {
             Held::Clean(_) | Held::Dirty(_) => {}
         }
         if chain::next(cx) == Some(from) {
-            self.heard_at = cx.now;
+            self.stalls.hear(from, cx.now);
         }
         self.note_clean(cx, key, version);
         self.stalled.remove(key);

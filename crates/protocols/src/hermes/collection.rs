@@ -99,6 +99,9 @@ impl Hermes {
         key: &Key,
         (version, era): (Version, Era),
     ) {
+        if era <= version.era {
+            return;
+        }
         self.begin_era(cx, key.shard(), era);
         let CachedRegister::Present(register) = cx.cache.get(key) else { return };
         if register.is_valid || register.version < version {

@@ -6,11 +6,13 @@ use super::collection::goes_on;
 use super::lane::{Asked, Lane, Origin, Pend, Waiting};
 use super::message::Message;
 use super::register::Register;
-use super::{Cx, Hermes, PATIENCE, RESEND_FIRST, RESEND_MAX, held_version};
+use super::version::Version;
+use super::{Cx, Hermes, PATIENCE, PER_BYTE, RESEND_FIRST, RESEND_MAX, SLOW_SHARE, held_version};
 use base::Nanos;
 
 use crate::configured::{Configured, given_up};
 use crate::mutation::{self, Mutation};
+use crate::peers::Pace;
 use crate::protocol::{Context, Request};
 use crate::register_cache::CachedRegister;
 use crate::replicas::{Places, place};
@@ -40,10 +42,11 @@ impl Hermes {
     }
 
     /// Starts queued requests while the key is valid, up to and including the first write.
-    fn advance(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         while let Some(lane) = self.lanes.get_mut(key)
             && lane.pend.is_none()
             && (is_valid(cx, key) || reads_all_the_same(lane))
+            && (lane.yields_until <= cx.now || reads_next(lane))
             && let Some(waiting) = lane.waiting.pop_front()
         {
             self.waiting_count -= 1;
@@ -104,7 +107,15 @@ impl Hermes {
             self.send_validated(cx);
         }
         let since = cx.now;
-        let pend = Pend { register, number, resend_after: RESEND_FIRST, since, origin };
+        let pend = Pend {
+            register,
+            number,
+            resend_after: RESEND_FIRST,
+            resends: 0,
+            has_rival: false,
+            since,
+            origin,
+        };
         self.lane(cx, key).pend = Some(pend);
         self.ask_all(cx, key);
     }
@@ -113,7 +124,8 @@ impl Hermes {
     fn ask_all(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let Some(pend) = &mut lane.pend else { return };
-        pend.resend_after = RESEND_FIRST;
+        pend.resend_after = RESEND_FIRST + on_its_way(&pend.register);
+        pend.resends = 0;
         lane.act_at = cx.now + pend.resend_after;
         self.ask(cx, key);
     }
@@ -121,10 +133,13 @@ impl Hermes {
     /// Sends the write to every member without an acknowledgement. This one counts itself once its
     /// own copy is durable.
     fn ask(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
-        let Some(Pend { register, number, .. }) = self.pend(key) else { return };
+        let Some(Pend { register, number, resends, .. }) = self.pend(key) else { return };
         let (ask, lacking, me) =
             (self.asks.ask(*number), self.lacking(cx, *number), cx.replicas.me());
         for &node in lacking.iter().filter(|&&node| node != me) {
+            if resends % SLOW_SHARE != 0 && is_slow(cx, node) {
+                continue;
+            }
             let (key, register) = (key.clone(), register.clone());
             cx.send_now(node, Message::Invalidate { ask: Some(ask), key, register });
         }
@@ -184,21 +199,40 @@ impl Hermes {
                 }
             }
         }
-        self.end_pend(cx, key);
+        self.close_pend(cx, key);
+        if self.lanes.get(key).is_some_and(|lane| !lane.waiting.is_empty()) {
+            self.resumed.push(key.clone());
+        }
+        self.lanes.plan(cx.cache, key);
     }
 
-    /// Ends the key's write, if any, with success.
+    /// A member has lost against the key's write here. It goes first, if it tries again soon.
+    pub(super) fn note_rival(&mut self, key: &Key, held: Version) {
+        let pend = self.lanes.get_mut(key).and_then(|lane| lane.pend.as_mut());
+        if let Some(pend) = pend.filter(|pend| pend.register.version == held) {
+            pend.has_rival = true;
+        }
+    }
+
+    /// Ends the key's write, if any, with success. The next one begins.
     pub(super) fn end_pend(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
+        self.close_pend(cx, key);
+        self.advance(cx, key);
+    }
+
+    fn close_pend(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let pend = lane.pend.take();
         lane.act_at = cx.now + PATIENCE;
+        if pend.as_ref().is_some_and(|pend| pend.has_rival) {
+            lane.yields_until = lane.act_at;
+        }
         if let Some(pend) = &pend {
             self.asks.end(pend.number);
         }
         if let Some(Pend { origin: Some(origin), .. }) = pend {
             cx.fx.reply(origin.waiting.request.tag, Outcome::Reply(origin.reply));
         }
-        self.advance(cx, key);
     }
 
     /// A newer version overwrote the register. A plain write continues, ordered just before it. A
@@ -207,6 +241,7 @@ impl Hermes {
     pub(super) fn on_superseded(&mut self, cx: &mut Cx<'_, '_>, key: &Key) {
         let held = held_version(cx, key);
         let Some(lane) = self.lanes.get_mut(key) else { return };
+        lane.yields_until = Nanos::ZERO;
         if lane.pend.as_ref().is_some_and(|pend| goes_on(pend, held)) {
             return;
         }
@@ -241,13 +276,14 @@ impl Hermes {
             match &mut lane.pend {
                 Some(pend) => {
                     lane.act_at = cx.now + pend.resend_after;
-                    pend.resend_after = Nanos(pend.resend_after.0 * 2).min(RESEND_MAX);
+                    let later = Nanos(pend.resend_after.0 * 2).min(RESEND_MAX);
+                    pend.resend_after = pend.resend_after.max(later);
+                    pend.resends += 1;
                     let (number, since) = (pend.number, pend.since);
+                    let stall = stall(cx) + Nanos(4 * on_its_way(&pend.register).0);
                     self.ask(cx, key);
-                    if since + stall(cx) <= cx.now {
-                        let me = cx.replicas.me();
-                        let lacking = self.lacking(cx, number).into_iter();
-                        cx.fx.suspects.extend(lacking.filter(|&node| node != me));
+                    for node in self.lacking(cx, number) {
+                        self.suspect(cx, node, since, stall);
                     }
                 }
                 None if lane.waiting.is_empty() => {}
@@ -299,13 +335,20 @@ impl Hermes {
                     && !mutation::is(Mutation::ReplayLiveRmw) =>
             {
                 let (to, version) = (alive.node, register.version);
-                let first = lane.waiting.front().map(|waiting| waiting.request.asked_at);
-                if first.is_some_and(|asked_at| asked_at + stall(cx) <= cx.now) {
-                    cx.fx.suspect(to);
+                if let Some(first) = lane.waiting.front() {
+                    let (since, stall) = (first.request.asked_at, stall(cx));
+                    self.suspect(cx, to, since, stall);
                 }
                 cx.send_now(to, Message::Nudge { key: key.clone(), version });
             }
             _ => self.start(cx, key, register, None),
+        }
+    }
+
+    /// Reports a member that owes an answer for too long.
+    fn suspect(&mut self, cx: &mut Cx<'_, '_>, node: NodeId, since: Nanos, stall: Nanos) {
+        if node != cx.replicas.me() && self.stalls.is_due(node, since, stall, cx.now) {
+            cx.fx.suspect(node);
         }
     }
 
@@ -320,9 +363,22 @@ impl Hermes {
     }
 }
 
-fn reads_all_the_same(lane: &Lane) -> bool {
+fn reads_next(lane: &Lane) -> bool {
     let is_read = |next: &Waiting| next.request.command.access == Access::Read;
-    mutation::is(Mutation::ReadInvalid) && lane.waiting.front().is_some_and(is_read)
+    lane.waiting.front().is_some_and(is_read)
+}
+
+fn reads_all_the_same(lane: &Lane) -> bool {
+    mutation::is(Mutation::ReadInvalid) && reads_next(lane)
+}
+
+/// How long a value of this length may take to a member and to its storage.
+fn on_its_way(register: &Register) -> Nanos {
+    Nanos(PER_BYTE.0 * register.content.value.as_ref().map_or(0, |it| it.len()) as u64)
+}
+
+fn is_slow(cx: &Cx<'_, '_>, node: NodeId) -> bool {
+    cx.replicas.member(node).is_some_and(|member| member.pace == Pace::Slow)
 }
 
 pub(super) fn is_valid(cx: &Cx<'_, '_>, key: &Key) -> bool {

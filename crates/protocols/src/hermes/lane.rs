@@ -18,6 +18,8 @@ pub(super) struct Lane {
     pub waiting: VecDeque<Waiting>,
     /// When to resend the write, or to look at the invalid key.
     pub act_at: Nanos,
+    /// Until then another member may go first.
+    pub yields_until: Nanos,
 }
 
 /// A write without the acknowledgements of all members.
@@ -27,6 +29,9 @@ pub(super) struct Pend {
     /// The number of its ask in this epoch.
     pub number: u64,
     pub resend_after: Nanos,
+    pub resends: u32,
+    /// Another member wants to change the key, and has lost against this write.
+    pub has_rival: bool,
     pub since: Nanos,
     /// The request; `None` for a replayed write of another node, or after the request's deadline.
     pub origin: Option<Origin>,
@@ -56,7 +61,7 @@ pub(super) struct Waiting {
 
 impl Lane {
     pub fn new(act_at: Nanos) -> Lane {
-        Lane { pend: None, waiting: VecDeque::new(), act_at }
+        Lane { pend: None, waiting: VecDeque::new(), act_at, yields_until: Nanos::ZERO }
     }
 }
 

@@ -39,6 +39,19 @@ wire_enum! {
     }
 }
 
+impl Message {
+    /// True for a message that shows that its sender hears others.
+    pub fn is_answer(&self) -> bool {
+        !matches!(
+            self,
+            Message::Invalidate { ask: Some(_), .. }
+                | Message::Nudge { .. }
+                | Message::Look { .. }
+                | Message::Raise { .. }
+        )
+    }
+}
+
 impl protocol::Message for Message {
     fn is_write(&self) -> bool {
         matches!(self, Message::Invalidate { .. })

@@ -92,6 +92,7 @@ use crate::toolkit::ends::Ends;
 use crate::toolkit::lanes::Lanes;
 use crate::toolkit::looks::Looks;
 use crate::toolkit::no_meta::NoMeta;
+use crate::toolkit::stalls::Stalls;
 use crate::toolkit::sweep::Sweep;
 use crate::uptime::Uptime;
 
@@ -99,6 +100,10 @@ use crate::uptime::Uptime;
 const PATIENCE: Nanos = Nanos::from_millis(8);
 const RESEND_FIRST: Nanos = Nanos::from_millis(10);
 const RESEND_MAX: Nanos = Nanos::from_millis(160);
+/// The time that a byte of a value may take on its way, and to storage.
+const PER_BYTE: Nanos = Nanos(25);
+/// One of so many messages is sent again to a member that is slow.
+const SLOW_SHARE: u32 = 5;
 const TICK: TimerId = TimerId(0);
 const ENDS: TimerId = TimerId(1);
 const SWEEP: TimerId = TimerId(2);
@@ -119,6 +124,9 @@ pub struct Hermes {
     /// The acknowledgements and the validations of this turn.
     acks: Collector,
     validated: Collector,
+    /// Keys whose next write begins once the validations of this turn have left.
+    resumed: Vec<Key>,
+    stalls: Stalls,
     /// When times to live are over.
     ends: Ends,
     /// Tombstones, and the rounds that remove them.
@@ -158,6 +166,8 @@ impl Member for Hermes {
             heard: Heard::default(),
             acks: Collector::new(env.workers),
             validated: Collector::new(env.workers),
+            resumed: Vec::new(),
+            stalls: Stalls::default(),
             env,
             lanes: Lanes::new(TICK),
             waiting_count: 0,
@@ -182,7 +192,7 @@ impl Member for Hermes {
             MemberEvent::Timer(_) => self.on_tick(cx),
             MemberEvent::Copied { key } => self.watch(cx, &key),
             MemberEvent::Scanned(scanned) => self.on_scanned(cx, scanned),
-            MemberEvent::Turn => self.send_ranges(cx),
+            MemberEvent::Turn => self.on_turn(cx),
             // Timers resend unanswered messages.
             MemberEvent::PeerReset { .. } | MemberEvent::PeerUp { .. } => {}
         }
@@ -198,6 +208,7 @@ impl Member for Hermes {
 
     /// Acknowledgements do not outlive their epoch.
     fn install(&mut self, cx: &mut Cx<'_, '_>) {
+        self.stalls.begin(cx.now);
         self.forget_ranges();
         self.end_rounds(Some((cx.configuration.epoch, cx.me().role)));
         for key in self.lanes.keys() {
@@ -232,6 +243,7 @@ impl Member for Hermes {
         }
         self.asks.clear();
         self.forget_ranges();
+        self.resumed.clear();
         self.waiting_count = 0;
         self.ends = Ends::new(ENDS);
         self.end_rounds(None);
@@ -312,6 +324,9 @@ impl Member for Hermes {
 /// Messages.
 impl Hermes {
     fn on_message(&mut self, cx: &mut Cx<'_, '_>, from: NodeId, message: Message) {
+        if message.is_answer() {
+            self.stalls.hear(from, cx.now);
+        }
         match message {
             Message::Invalidate { ask, key, register } => {
                 self.on_invalidate(cx, (from, ask), &key, register);
@@ -352,6 +367,7 @@ impl Hermes {
         } else if is_earlier
             || version < held && version.is_rmw() && !mutation::is(Mutation::AckLosingRmw)
         {
+            self.note_rival(key, held);
             return send_held(cx, from, key);
         }
         let Some(ask) = ask else { return };
@@ -369,6 +385,19 @@ impl Hermes {
             cx.send(to, Message::Ack { acks: numbered }, after);
         }
         self.send_validated(cx);
+    }
+
+    /// Other members have their turn on a key before its next write here: its validation leaves
+    /// ahead of that.
+    fn on_turn(&mut self, cx: &mut Cx<'_, '_>) {
+        self.send_ranges(cx);
+        let resumed = std::mem::take(&mut self.resumed);
+        for key in &resumed {
+            self.advance(cx, key);
+        }
+        if !resumed.is_empty() {
+            self.send_ranges(cx);
+        }
     }
 
     fn send_validated(&mut self, cx: &mut Cx<'_, '_>) {

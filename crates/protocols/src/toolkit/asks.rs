@@ -146,7 +146,7 @@ impl<T> Heard<T> {
         let heard = self.0.entry((from, ask.stream)).or_default();
         heard.insert(ask.number, value);
         let newest = heard.last_key_value().map_or(0, |(&number, _)| number);
-        while heard.first_key_value().is_some_and(|(&number, _)| number + RECENT <= newest) {
+        while heard.first_key_value().is_some_and(|(&number, _)| newest - number >= RECENT) {
             heard.pop_first();
         }
     }

@@ -42,6 +42,7 @@ pub mod pager;
 pub mod pages;
 pub mod proposers;
 pub mod report;
+pub mod stalls;
 pub mod stamp;
 pub mod state;
 pub mod sweep;
