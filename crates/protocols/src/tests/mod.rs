@@ -12,6 +12,7 @@ mod explore;
 mod forgotten;
 mod full_turns;
 mod groups;
+mod hot_keys;
 mod letter;
 mod lives;
 mod mutants;
