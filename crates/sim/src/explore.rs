@@ -68,6 +68,9 @@ pub struct WorldPlan {
     /// Clients: the node of each, and its commands in order.
     pub clients: Vec<(u16, Vec<KvInput>)>,
     pub budget: Budget,
+    /// The nodes have talked first until none had more to say, in one order. Else they begin with
+    /// the first event.
+    pub is_settled: bool,
     /// The configurations of a group after the first, in their order.
     pub epochs: Vec<EpochPlan>,
     /// The search gives up after so many states.
@@ -102,6 +105,7 @@ pub fn worlds(states_max: u64) -> Vec<NamedWorld> {
             replicas: 3,
             clients: clients.to_vec(),
             budget,
+            is_settled: false,
             epochs: Vec::new(),
             states_max,
         },
@@ -121,6 +125,11 @@ pub fn worlds(states_max: u64) -> Vec<NamedWorld> {
         };
         named.plan.replicas = replicas;
         named.plan.epochs = epochs.iter().map(epoch).collect();
+        named
+    };
+    let settled = |name, clients: &[(u16, Vec<KvInput>)], budget| {
+        let mut named = named(name, false, clients, budget);
+        named.plan.is_settled = true;
         named
     };
     let none = Budget::default();
@@ -172,6 +181,11 @@ pub fn worlds(states_max: u64) -> Vec<NamedWorld> {
         named("two appends each, a node stops", false, twice, stop),
         named("two appends each, a node restarts", false, twice, restart),
         named("two appends each, a node forgets", false, twice, wipe),
+        settled("a settled append", &appends[..1], none),
+        settled("a settled append and a read", append_read, none),
+        settled("two settled appends", appends, none),
+        settled("a settled append, a node restarts", &appends[..1], restart),
+        settled("two settled appends, a node restarts", appends, restart),
         group("an append, a read, an epoch", 3, append_read, same),
         group("two appends, an epoch", 3, appends, same),
         group("an append, a read, the first member leaves", 3, append_read, first_leaves),
@@ -187,13 +201,15 @@ pub fn worlds(states_max: u64) -> Vec<NamedWorld> {
 #[must_use]
 pub fn is_livable<P: Protocol>(named: &NamedWorld) -> bool {
     let budget = named.plan.budget;
-    // These have no storage, and no way back for a node that forgot: only their failure-free parts
-    // are here.
+    // These have no way back for a node that forgot, and those without a log none for one that
+    // restarts.
     let is_without_return = P::PROPERTIES.needs_config || P::PROPERTIES.total_order;
+    let returns = if P::PROPERTIES.keeps_log { budget.restarts } else { 0 };
     let has_epochs = !named.plan.epochs.is_empty();
     let knows_outside = named.plan.replicas == named.plan.nodes || !is_without_return || has_epochs;
     (!has_epochs || P::PROPERTIES.needs_config)
         && (named.is_plain || P::PROPERTIES.read_modify_write)
         && knows_outside
-        && (!is_without_return || budget.wipes + budget.restarts == 0)
+        && (!is_without_return || budget.wipes + budget.restarts == returns)
+        && (!named.plan.is_settled || P::PROPERTIES.total_order)
 }

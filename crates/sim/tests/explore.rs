@@ -104,6 +104,26 @@ fn a_write_and_a_read_are_as_zab_promises() {
     assert!(found.ends > 0, "it never ends");
 }
 
+/// From an order that stands.
+#[test]
+fn settled_order_keeps_its_promises() {
+    holds::<Zab>(|plan| plan.is_settled && plan.budget == Budget::default());
+}
+
+/// All orders of a restart and an election have more states than a test can visit: a part of them.
+#[test]
+fn order_outlives_a_restart() {
+    let is_it = |plan: &WorldPlan| plan.is_settled && plan.budget.restarts > 0;
+    let restarts: Vec<_> = worlds(30_000).into_iter().filter(|it| is_it(&it.plan)).collect();
+    assert!(!restarts.is_empty());
+    for named in restarts {
+        let found = explore::<Zab>(&named.plan, |_| true);
+        let fault = found.fault.map(|fault| (fault.reason, fault.path.join("\n")));
+        assert_eq!(fault, None, "{}", named.name);
+        assert!(found.ends > 0, "{}: it never ends", named.name);
+    }
+}
+
 #[cfg(feature = "mutations")]
 mod mistakes {
     use protocols::mutation::{Mutation, set};
@@ -119,6 +139,18 @@ mod mistakes {
             .any(|named| explore::<P>(&named.plan, |_| true).fault.is_some());
         set(None);
         found
+    }
+
+    #[test]
+    fn mistake_of_an_order_is_caught() {
+        set(Some(Mutation::ApplyUncommitted));
+        let is_it = |plan: &WorldPlan| plan.is_settled && plan.budget == Budget::default();
+        let caught = worlds(STATES_MAX)
+            .iter()
+            .filter(|named| is_it(&named.plan))
+            .all(|named| explore::<Zab>(&named.plan, |_| true).fault.is_some());
+        set(None);
+        assert!(caught);
     }
 
     #[test]

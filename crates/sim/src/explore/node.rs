@@ -1,6 +1,6 @@
 //! One node of a small world: the protocol's code, its storage, and the outputs of a step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,8 +14,8 @@ use protocols::{
 };
 use protocols::{Lease, Leases, Peers, PutAside, ReplicaSet, ReplicaSets, Replicas};
 use types::{
-    AmnesiaCount, Command, Configuration, Database, Epoch, Incarnation, Key, NodeId, Outcome,
-    SessionId, Shard, Tag, Ticket, Wire,
+    AmnesiaCount, Command, Configuration, Database, Epoch, Incarnation, Key, LogChanges, LogImage,
+    NodeId, Outcome, SessionId, Shard, Tag, Ticket, Wire,
 };
 
 use super::clients::CommandEnd;
@@ -74,6 +74,8 @@ pub(super) enum Input {
     Gone(u16),
     /// That node has started again, and there is a new connection to it.
     Back(u16),
+    /// The node has a turn without any other event.
+    Begin,
     /// The node seals every epoch below this one.
     Wedge(u32),
     /// This epoch begins at the node, which gets its lease at once.
@@ -106,10 +108,34 @@ pub(super) struct Setting {
 }
 
 /// Stored bytes, as a restart finds them.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Stored {
     record: Option<Vec<u8>>,
-    meta: Option<Vec<u8>>,
+    /// The fields of the key's shard, and those of the log.
+    metas: BTreeMap<Shard, Vec<u8>>,
+    log: LogImage,
+}
+
+impl Stored {
+    fn change_log(&mut self, changes: LogChanges) {
+        let cuts_first = changes.cuts_first();
+        let LogChanges { from, records, below } = changes;
+        let cut = |log: &mut LogImage| {
+            let gone = below.saturating_sub(log.first).min(log.records.len() as u64);
+            log.records.drain(..gone as usize);
+            log.first = log.first.max(below);
+        };
+        if cuts_first {
+            cut(&mut self.log);
+        }
+        if let Some(from) = from {
+            self.log.records.truncate((from - self.log.first) as usize);
+            self.log.records.extend(records);
+        }
+        if !cuts_first {
+            cut(&mut self.log);
+        }
+    }
 }
 
 pub(super) struct ExploredNode<P: Protocol> {
@@ -163,7 +189,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             durable,
             worker,
             workers,
-            log: types::LogImage::default(),
+            log: stored.log.clone(),
             shared: Arc::default(),
         };
         let sets = ReplicaSets::shared(ReplicaSet::new(Epoch(1), me, &setting.replicas));
@@ -203,15 +229,10 @@ impl<P: Protocol + Debug> ExploredNode<P> {
     /// Loads all stored registers.
     fn load(&mut self, setting: &Setting) {
         let shard = setting.key.shard();
-        let meta = self
-            .stored
-            .meta
-            .as_ref()
-            .map(|bytes| P::Meta::from_bytes(bytes).expect("it was encoded here"));
-        self.metas.fill(shard, meta.unwrap_or_default());
-        if P::PROPERTIES.keeps_log {
-            // Those of the log.
-            self.metas.fill(Shard(0), P::Meta::default());
+        for shard in shards::<P>(setting) {
+            let bytes = self.stored.metas.get(&shard);
+            let meta = bytes.map(|bytes| P::Meta::from_bytes(bytes).expect("it was encoded here"));
+            self.metas.fill(shard, meta.unwrap_or_default());
         }
         if setting.is_durable {
             let record = self
@@ -298,6 +319,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             }
             Input::EndLease(epoch) if self.lent.get() < epoch => self.lent.set(0),
             Input::EndLease(_) => {}
+            Input::Begin => self.step(setting, Event::Turn, &mut output)?,
             Input::Gone(node) => self.lose_peer(setting, NodeId(node), &mut output)?,
             Input::Back(node) => {
                 let known = self.peers.get(NodeId(node)).map_or(0, |it| it.incarnation.0);
@@ -400,7 +422,7 @@ impl<P: Protocol + Debug> ExploredNode<P> {
     ) -> Result<Vec<Event<P>>, String> {
         let mut fx = Effects::default();
         self.with_context(&mut fx, |protocol, cx| protocol.on(cx, event));
-        self.store(setting);
+        self.store(setting, std::mem::take(&mut fx.log));
         let checked =
             self.protocol.check(&self.cache, Replicas { set: self.sets.any(), peers: &self.peers });
         checked.map_err(|violation| violation.0)?;
@@ -408,10 +430,15 @@ impl<P: Protocol + Debug> ExploredNode<P> {
     }
 
     /// Flushed data is durable at once.
-    fn store(&mut self, setting: &Setting) {
+    fn store(&mut self, setting: &Setting, log: LogChanges) {
         let stored = &mut self.stored;
-        if !self.metas.take_dirty().is_empty() && setting.is_durable {
-            stored.meta = Some(self.metas.get(setting.key.shard()).to_bytes());
+        for shard in self.metas.take_dirty() {
+            if setting.is_durable {
+                stored.metas.insert(shard, self.metas.get(shard).to_bytes());
+            }
+        }
+        if setting.is_durable {
+            stored.change_log(log);
         }
         self.cache.take_dirty(|_, record, _| {
             if setting.is_durable {
@@ -497,16 +524,24 @@ impl<P: Protocol + Debug> ExploredNode<P> {
             CachedRegister::Lost => Some(None),
             CachedRegister::Absent => None,
         };
-        let meta = self.metas.get(setting.key.shard());
+        let metas = shards::<P>(setting).map(|shard| self.metas.get(shard));
+        let metas: Vec<&P::Meta> = metas.collect();
         let mut text = String::new();
-        let stored = (&self.stored.record, &self.stored.meta);
-        write!(text, "{:?}{found:?}{meta:?}{:?}", self.protocol, self.peers)
+        let stored = &self.stored;
+        write!(text, "{:?}{found:?}{metas:?}{:?}", self.protocol, self.peers)
             .and_then(|()| {
                 write!(text, "{:?}{:?}{stored:?}{}", self.timers, self.now, self.lent.get())
             })
             .expect("a String accepts every write");
         hash(ranked(&text).as_bytes())
     }
+}
+
+/// The shards whose fields a node has.
+fn shards<P: Protocol>(setting: &Setting) -> impl Iterator<Item = Shard> {
+    let of_key = setting.key.shard();
+    let of_log = Some(Shard(0)).filter(|shard| P::PROPERTIES.keeps_log && *shard != of_key);
+    std::iter::once(of_key).chain(of_log)
 }
 
 fn ended(outcome: &Outcome) -> Result<CommandEnd, String> {

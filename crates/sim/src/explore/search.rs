@@ -90,7 +90,13 @@ fn search<P: Protocol + Debug>(
     let mut found = Exploration::default();
     let mut seen: HashSet<u128, BuildHasherDefault<Mixed>> = HashSet::default();
     let mut scratch = Vec::new();
-    let world = rules.first();
+    let world = match rules.first() {
+        Ok(world) => world,
+        Err(reason) => {
+            found.fault = Some(Counterexample { reason, path: Vec::new() });
+            return found;
+        }
+    };
     seen.insert(world.digest(&mut scratch));
     let mut open = vec![Open { choices: rules.choices(&world), world, next: 0 }];
     while let Some(top) = open.last_mut() {

@@ -57,7 +57,11 @@ pub(super) struct Rules<P: Protocol> {
     planned: Vec<Planned>,
     clients: usize,
     budget: Budget,
+    is_settled: bool,
 }
+
+/// Messages that nodes may exchange before they settle.
+const SETTLING_MAX: usize = 10_000;
 
 impl<P: Protocol + Debug> Rules<P> {
     pub(super) fn new(plan: &WorldPlan) -> Rules<P> {
@@ -82,10 +86,31 @@ impl<P: Protocol + Debug> Rules<P> {
         };
         let clients = plan.clients.len();
         let (table, dead) = (StepTable::new(setting), DeadMessages::default());
-        Rules { table, dead, planned, clients, budget: plan.budget }
+        let is_settled = plan.is_settled;
+        Rules { table, dead, planned, clients, budget: plan.budget, is_settled }
     }
 
-    pub(super) fn first(&mut self) -> ExploredWorld {
+    /// # Errors
+    /// A broken rule on the way there.
+    pub(super) fn first(&mut self) -> Result<ExploredWorld, String> {
+        let mut world = self.new_world();
+        if !self.is_settled {
+            return Ok(world);
+        }
+        for node in 0..world.nodes.len() {
+            self.apply(&mut world, node, Input::Begin)?;
+        }
+        for _ in 0..SETTLING_MAX {
+            if world.bag.is_empty() {
+                return Ok(world);
+            }
+            let message = world.bag.remove(0);
+            self.apply(&mut world, self.table.envelope(message).to, Input::Deliver(message))?;
+        }
+        Err("the nodes never settle".into())
+    }
+
+    fn new_world(&mut self) -> ExploredWorld {
         let count = self.table.setting().ids.len();
         let nothing = self.planned.iter().map(|_| None).collect();
         let outcomes = self.table.number_outcomes(nothing, |_| Ok(()));
