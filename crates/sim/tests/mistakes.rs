@@ -24,7 +24,7 @@ mod mistakes {
         ("stale-answers", "abd", 90),
         ("two-minters", "rmwpaxos", 125),
         ("volatile-promises", "rmwpaxos", 60),
-        ("zab-runs-ahead", "zab", 1_100),
+        ("zab-runs-ahead", "zab", 710),
     ];
 
     /// Those that need many seeds, or a schedule made for them; other tests catch these.
