@@ -13,6 +13,8 @@ pub(super) enum Ask {
     Set(u8),
     /// With a time to live of [`TTL`].
     SetExpiring(u8),
+    /// With a Unix deadline after [`TTL`].
+    SetUntil(u8),
     Append(u8),
     /// The same, without a change of the time to live.
     Keep(u8),
@@ -36,6 +38,7 @@ impl Ask {
             Ask::Get => (Access::Read, vec![b'g']),
             Ask::Set(byte) => (Access::Write, vec![b's', byte]),
             Ask::SetExpiring(byte) => (Access::Write, vec![b'x', byte]),
+            Ask::SetUntil(byte) => (Access::Write, vec![b'u', byte]),
             Ask::Append(byte) => (Access::Update, vec![b'a', byte]),
             Ask::Keep(byte) => (Access::Update, vec![b'k', byte]),
             Ask::AppendTold(byte) => (Access::Update, vec![b'l', byte]),
@@ -51,7 +54,9 @@ impl Ask {
         match self {
             Ask::Get => KvInput::Get,
             Ask::Set(byte) => KvInput::Set(one(byte)),
-            Ask::SetExpiring(byte) => KvInput::SetExpiring(one(byte), ExpiryTag(byte.into())),
+            Ask::SetExpiring(byte) | Ask::SetUntil(byte) => {
+                KvInput::SetExpiring(one(byte), ExpiryTag(byte.into()))
+            }
             Ask::Append(byte) | Ask::AppendTold(byte) | Ask::Keep(byte) => {
                 KvInput::Append(one(byte))
             }
@@ -77,7 +82,7 @@ impl Ask {
 }
 
 impl Update for Asks {
-    fn apply(&self, view: View<'_>, body: &[u8], _clock: Clock) -> Applied {
+    fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
         let set = |value: Vec<u8>, reply| {
             let expiry = ExpiryChange::Set(TimeToLive::Never);
             Applied { change: Change::Put { value: Bytes::from(value), expiry }, reply }
@@ -102,6 +107,12 @@ impl Update for Asks {
             }
             (b'x', _) => {
                 let expiry = ExpiryChange::Set(TimeToLive::After(TTL));
+                let value = Bytes::copy_from_slice(&body[1..]);
+                Applied { change: Change::Put { value, expiry }, reply: Reply::OK }
+            }
+            (b'u', _) => {
+                let unix = Millis(clock.unix.0 + TTL.0);
+                let expiry = ExpiryChange::Set(TimeToLive::At { unix });
                 let value = Bytes::copy_from_slice(&body[1..]);
                 Applied { change: Change::Put { value, expiry }, reply: Reply::OK }
             }

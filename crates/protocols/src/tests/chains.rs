@@ -1,13 +1,16 @@
 //! Versions in a chain that lose messages, or wait.
 
-use types::Key;
+use bytes::Bytes;
+use types::{Access, Command, Key, Outcome, Reply, Tag};
 
-use super::asks::Ask;
+use super::asks::{Ask, TTL};
+use super::node::REQUEST_TIMEOUT;
 use super::node_id;
 use super::steps::{A, B, C, D, group};
 use crate::configured::Configured;
 use crate::craq::Craq;
 use crate::peers::Pace;
+use crate::protocol::{Event, Request};
 use crate::register_cache::CachedRegister;
 
 /// An acknowledgement is lost. The member before becomes clean by the answer of the tail.
@@ -90,4 +93,87 @@ fn repeats_nothing_to_a_slow_member() {
     world.wait_for(A, B, "Down");
     world.done(write);
     assert_eq!(world.judge(&[A, B]), Ok(()));
+}
+
+/// A member gives up its commands on a key one after the other, while a version is stuck.
+#[test]
+fn head_keeps_one_command_of_a_worker() {
+    let mut world = group::<Configured<Craq>>(2, &[A, B], false);
+    world.ask(A, 0, Ask::Set(1));
+    let stuck = world.take(A, B, "Down");
+    for byte in 2..6 {
+        let append = world.ask(B, 0, Ask::Append(byte));
+        world.carry(B, A, "Steer");
+        world.wait(B, REQUEST_TIMEOUT.as_millis());
+        assert_eq!(world.outcomes.get(&append), Some(&Outcome::Unknown));
+        world.take(B, A, "Steer");
+    }
+    let last = world.ask(B, 0, Ask::Append(6));
+    world.carry(B, A, "Steer");
+    let kept = format!("{:?}", world.nodes[A].protocol).matches("Steered {").count();
+    assert_eq!(kept, 1);
+    stuck.into_iter().for_each(|letter| world.deliver(letter));
+    world.done(last);
+    assert_eq!(world.judge(&[A, B]), Ok(()));
+}
+
+/// A member tells at once that it holds a long value, so that the value does not come again.
+#[test]
+fn long_value_goes_once() {
+    const LEN: usize = 70 << 10;
+    let mut world = group::<Configured<Craq>>(3, &[A, B, C], true);
+    let (key, tag) = (world.keys[0].clone(), Tag(1_000));
+    let command = Command::new(Access::Write, Bytes::from([b"s".as_slice(), &[1; LEN]].concat()));
+    let session = types::SessionId(tag.0);
+    let request = Request { tag, session, key, command, asked_at: world.now };
+    world.step(A, Event::Request(request));
+    while world.flush(A) {}
+    world.carry(A, B, "Down");
+    assert!(world.take(B, A, "Have").is_empty(), "it is not durable there");
+    while world.flush(B) {}
+    let slow = world.take(B, C, "Down");
+    world.carry(B, A, "Have");
+    // The last member is silent, and the one before it reports it.
+    for _ in 0..400 {
+        world.wait(A, 10);
+        assert!(world.take(A, B, "Down").is_empty(), "it is there");
+        for (from, to) in [(A, B), (B, A)] {
+            world.take(from, to, "").into_iter().for_each(|letter| world.deliver(letter));
+        }
+        world.take(B, C, "");
+        if !world.suspects.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(world.suspects, [(B, node_id(C))]);
+    slow.into_iter().for_each(|letter| world.deliver(letter));
+    world.done(tag);
+    assert!(matches!(world.outcomes.get(&tag), Some(Outcome::Reply(_))));
+    assert_eq!(world.verdict(), Ok(()));
+}
+
+/// The deadline of a key is over, and its deletion has not come to the last member.
+#[test]
+fn reader_of_an_ended_key_asks_the_tail_seldom() {
+    let mut world = group::<Configured<Craq>>(3, &[A, B, C], false);
+    let write = world.ask(A, 0, Ask::SetUntil(1));
+    world.done(write);
+    world.drain();
+    world.wait(A, TTL.0 + 10);
+    world.wait_for(A, B, "Down");
+    world.carry(A, B, "Down");
+    let stuck = world.take(B, C, "Down");
+    assert!(!stuck.is_empty());
+    let read = world.ask(B, 0, Ask::Get);
+    for _ in 0..3 {
+        world.carry(B, C, "AskTail");
+        world.carry(C, B, "Tail");
+        assert!(world.take(B, C, "AskTail").is_empty(), "no sooner than after a while");
+        assert!(world.is_open(read));
+        world.wait_for(B, C, "AskTail");
+    }
+    stuck.into_iter().for_each(|letter| world.deliver(letter));
+    world.done(read);
+    assert_eq!(world.outcomes.get(&read), Some(&Outcome::Reply(Reply::Null)));
+    assert_eq!(world.fault, None);
 }

@@ -69,6 +69,8 @@ struct World<P: Protocol> {
     keys: Vec<Key>,
     service: Service,
     outcomes: BTreeMap<Tag, Outcome>,
+    /// Nodes that others reported, each with its reporter.
+    suspects: Vec<(usize, NodeId)>,
     asked: BTreeMap<Tag, Asked>,
     histories: BTreeMap<Key, History<KvInput, KvOutput>>,
     clock: u64,
@@ -99,6 +101,7 @@ impl<P: Protocol> World<P> {
             keys: vec![first, other],
             service: Service::new(nodes),
             outcomes: BTreeMap::new(),
+            suspects: Vec::new(),
             asked: BTreeMap::new(),
             histories: BTreeMap::new(),
             clock: 0,
@@ -221,6 +224,7 @@ impl<P: Protocol> World<P> {
         for (tag, outcome, _) in fx.outcomes {
             self.complete(tag, outcome);
         }
+        self.suspects.extend(fx.suspects.into_iter().map(|node| (index, node)));
         for report in fx.group {
             self.on_report(index, report);
         }
