@@ -1,13 +1,14 @@
 //! Which nodes wait for data: others must not rely on them, and they are not ready.
 
 use base::Nanos;
+use types::{Epoch, Outcome, Tag};
 
 use super::World;
 use super::steps::{A, B, C, D};
 use crate::configured::{Configured, Member};
 use crate::craq::Craq;
 use crate::hermes::Hermes;
-use crate::protocol::{Protocol as _, Stats};
+use crate::protocol::{Event, Protocol as _, Stats};
 
 impl<P: Member> World<Configured<P>> {
     fn waits_for_data(&self, index: usize) -> bool {
@@ -86,4 +87,28 @@ fn outsider_of_short_group_is_not_ready() {
 fn wiped_member_is_ready_once_it_has_a_copy() {
     wiped_member_waits_until_it_has_a_copy::<Hermes>();
     wiped_member_waits_until_it_has_a_copy::<Craq>();
+}
+
+/// It would read its keys in vain, and that again and again.
+fn member_without_a_lease_reads_no_keys_to_list<P: Member>() {
+    let mut world = World::<Configured<P>>::new(3, false, 7);
+    world.begin(&[A, B, C]);
+    world.drain();
+    world.nodes[B].lent.set(Epoch(0));
+    let (tag, from_hash) = (Tag(1_000), world.shard().first_hash());
+    world.run(B, Event::List { tag, from_hash, limit: 100 });
+    for _ in 0..5 {
+        assert!(world.nodes[B].scans.is_empty());
+        world.wait(B, 20);
+        assert!(world.is_open(tag));
+    }
+    world.lend(B);
+    world.settle(&[tag]);
+    assert!(matches!(world.outcomes.get(&tag), Some(Outcome::Listed { .. })));
+}
+
+#[test]
+fn members_without_a_lease_read_no_keys_to_list() {
+    member_without_a_lease_reads_no_keys_to_list::<Hermes>();
+    member_without_a_lease_reads_no_keys_to_list::<Craq>();
 }
