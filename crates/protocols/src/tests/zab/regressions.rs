@@ -187,3 +187,59 @@ fn read_waits_for_an_earlier_one_in_the_order() {
     assert!(world.is_answered(asked[1]));
     assert_eq!(world.judge(), Ok(()));
 }
+
+/// The writes of the only follower arrive. Its signs of life wait behind them.
+#[test]
+fn leader_keeps_a_follower_whose_writes_arrive() {
+    let mut world = World::led(PLAN);
+    world.kill(C, 9, u64::MAX);
+    let epoch = world.meta(A).current;
+    world.held.extend([(B, A, "Ack {"), (B, A, "AckLeader {")]);
+    for session in 0..20 {
+        world.ask(B, SESSION + session, 0, Do::Append);
+        world.pass(50);
+        assert_eq!(world.meta(A).accepted, epoch);
+        assert!(!world.is_sent(A, B, "Look {"), "it leads");
+    }
+    world.held.clear();
+    world.pass(50);
+    assert_eq!(world.order.open(), []);
+    assert_eq!(world.meta(B).current, epoch);
+    assert_eq!(world.judge(), Ok(()));
+}
+
+/// A node has the whole state of a leader, which fails before the node has noted its epoch durably.
+/// It founds the next epoch with a node that has to copy.
+#[test]
+fn founder_gives_pages_of_a_state_just_copied() {
+    let mut world = World::led(Plan { log_len: 24_000, ..PLAN });
+    world.done(A, 0, Do::Set);
+    world.held.extend([(A, B, "Propose {"), (A, B, "Snap {"), (A, B, "Sync {")]);
+    for _ in 0..60 {
+        world.done(A, 0, Do::Set);
+    }
+    world.pass(1_000);
+    world.kill(C, 0, 0);
+    world.start_empty(C);
+    world.unflushed.insert(C);
+    let has_noted = |world: &World| {
+        world.meta(C).current.counter > 0 && world.meta(C).current == world.meta(A).accepted
+    };
+    for _ in 0..2_000 {
+        world.pass(5);
+        if has_noted(&world) {
+            break;
+        }
+        world.flush(C, 0);
+    }
+    assert!(has_noted(&world), "C has copied");
+    world.kill(A, 9, u64::MAX);
+    world.bag.clear();
+    world.held.clear();
+    // Longer than it waits for a silent leader.
+    world.pass(1_000);
+    world.unflushed.clear();
+    world.done(B, 0, Do::ReadLast);
+    assert!(world.leader(B) == C && !world.nodes[A].is_up);
+    assert_eq!(world.judge(), Ok(()));
+}
