@@ -184,11 +184,14 @@ impl Applier {
 
     fn apply_next(&mut self, cx: &mut Cx<'_>, entry: Applied) {
         let Applied { at, stream, number, key, effect, reply, .. } = entry;
-        if stream == self.stream {
-            let reads = self.requests.take_overtaken(at.epoch, number);
-            self.refuse(cx, reads);
-        }
-        if !self.apply(cx, &key, at, effect) {
+        let overtaken = match stream == self.stream {
+            true => self.requests.take_overtaken(at.epoch, number),
+            false => Vec::new(),
+        };
+        let is_applied = self.apply(cx, &key, at, effect);
+        // Not before: their pins may be all that keeps the register in memory.
+        self.refuse(cx, overtaken);
+        if !is_applied {
             self.progress.done(0);
             return self.lose(cx);
         }
