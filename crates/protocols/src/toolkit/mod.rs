@@ -7,7 +7,7 @@
 //! - [`lanes`]: work in progress by key, and requests behind others of their session.
 //! - [`countdown`]: times to live that replicas count for themselves. [`content`]: values with
 //!   them, where one member decides. [`ends`] waits for their ends.
-//! - [`looks`]: keys that a node looks at, few at a time.
+//! - [`looks`]: keys that a node looks at, few at a time. [`stalls`]: members that hold work up.
 //! - [`sweep`]: a paced walk over all registers, for those that no message names.
 //! - [`pager`]: listings and recovery of shards; [`walk`] collects pages, [`pages`] serves them.
 //! - [`burials`]: deleted keys until their registers go. [`eras`] date the operations of a shard.
