@@ -275,7 +275,8 @@ mod tests {
             render(&group()),
             "database 1 (toy): lost\nepoch 7, 3 members wanted\nmembers: 1 (full)\n\
              node 1: image 0000000000000001, blank\n\
-             node 2: image 0000000000000002, whole, full in epoch 5\n"
+             node 2: image 0000000000000002, whole, full in epoch 5\n\
+             node 3: image 0000000000000003, partial\n"
         );
     }
 }
