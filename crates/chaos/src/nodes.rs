@@ -71,8 +71,8 @@ pub struct Nodes {
 }
 
 /// Space on each node's volume: enough for all writes of clients, with large values in several slot
-/// sizes.
-const VOLUME_MB: u64 = 1_024;
+/// sizes, and for the logs of all databases.
+const VOLUME_MB: u64 = 1_024 + 16 * 72;
 
 impl Nodes {
     /// Makes volumes for their data and starts no node.
