@@ -1,7 +1,7 @@
 //! The protocol trait supports other designs. One has local reads at any member of a changing
 //! group, and one a leader and a log of one order.
 
-use sim::{Campaign, CampaignReport, Durability, FaultSet, SimConfig, campaign};
+use sim::{Campaign, CampaignReport, Cuts, Durability, FaultSet, Mix, SimConfig, campaign, run};
 
 /// Runs seeds; the first failure is printed with the line that replays it.
 fn check(config: SimConfig, seeds: u64) -> CampaignReport {
@@ -96,4 +96,24 @@ fn zab_is_sequential_under_all_faults() {
 #[test]
 fn zab_is_sequential_with_five_nodes() {
     check(SimConfig { nodes: 5, ..config("zab", Durability::Disk) }, 60);
+}
+
+#[test]
+fn keys_of_zab_expire_in_time() {
+    check(
+        SimConfig { mix: Some(Mix::Expiry), durability: None, ..config("zab", Durability::Disk) },
+        40,
+    );
+}
+
+/// A read waits and pins its absent register. The entry of a later write of its session ends the
+/// read, and needs the register.
+#[test]
+fn entry_of_zab_that_ends_a_read_has_its_register() {
+    let cuts = "ops=3,key=2,clients=1,strikes=5,salt=1788,without=loss+reorder+crash+\
+                crash-after-turn+amnesia+roll-back+flush-error";
+    let cuts = Cuts::parse(cuts).expect("cuts");
+    if let Err(failure) = run(&SimConfig { cuts, ..SimConfig::new("zab", 4_000_271) }) {
+        panic!("{failure}");
+    }
 }
